@@ -21,13 +21,15 @@ class Random {
 
   /// Uniform in [0, bound); bound > 0. The bias is below bound / 2^64.
   constexpr std::uint64_t below(std::uint64_t bound) noexcept {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
 
   /// True with the given probability, in parts per million.
   constexpr bool chance_ppm(std::uint32_t ppm) noexcept { return below(1'000'000) < ppm; }
 
  private:
+  __extension__ using Wide = unsigned __int128;
+
   std::uint64_t state_;
 };
 
