@@ -46,6 +46,10 @@ class Ring {
     assert(!empty());
     ++tail_;
   }
+  void pop_newest() noexcept {
+    assert(!empty());
+    --head_;
+  }
   void clear() noexcept { tail_ = head_; }
 
  private:

@@ -46,6 +46,9 @@ struct EngineOptions {
   std::uint32_t min_window_packets = 8;
   /// Packets that one QP sends in its turn before the next QP's.
   std::uint32_t burst_packets = 16;
+  /// Shortest retransmission timeout, whatever the QP's timeout attribute says: below the latency
+  /// of a scheduled thread a timer only repeats what is already on its way.
+  Duration min_timeout = std::chrono::milliseconds(4);
   std::uint64_t seed = 1;   // PSN-independent randomness: keys, QPN generations, start values
   bool verify_icrc = true;  // false only where the wire is known to be memory
 };
@@ -112,8 +115,7 @@ class Engine {
   /// Shape: `mask` and `attr` as in ibv_modify_qp; with IBV_QP_AV, `flow` is the path that the
   /// address handle resolved to. Effects of the target state: RESET forgets everything; ERR
   /// flushes every posted WR with IBV_WC_WR_FLUSH_ERR; RTS starts sending.
-  void modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask, const FlowAddress& flow,
-                 TimePoint now) noexcept;
+  void modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask, const FlowAddress& flow) noexcept;
   /// Changes the UDP source port of a QP in RTR or RTS, from the next packet on.
   void set_source_port(Qp& qp, std::uint16_t port) noexcept;
 
@@ -162,8 +164,17 @@ class Engine {
     ++counters_.dropped[static_cast<std::size_t>(reason)];
   }
   void complete(Qp& qp, CompletionQueue& cq, const ibv_wc& completion, bool solicited) noexcept;
-  void enter_error(Qp& qp, TimePoint now) noexcept;
+  void enter_state(Qp& qp, ibv_qp_state state) noexcept;
+  void enter_error(Qp& qp) noexcept;
+  [[nodiscard]] DropReason dispatch(const RxDatagram& datagram, const Packet& packet,
+                                    TimePoint now) noexcept;
+
+  /// Sets the QP's deadline. The heap is touched only when it is not due early enough already.
   void arm_timer(Qp& qp, TimePoint deadline) noexcept;
+  void disarm_timer(Qp& qp) noexcept;
+  void sift_up(std::uint32_t index) noexcept;
+  void sift_down(std::uint32_t index) noexcept;
+  void place(std::uint32_t index, Qp* qp) noexcept;
 
   EngineOptions options_;
   EngineEvents& events_;

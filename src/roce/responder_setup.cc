@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "roce/engine.h"
+#include "roce/responder.h"
+
+namespace braid::roce {
+
+void Responder::start(Psn expected_psn) noexcept {
+  state_.expected_psn = expected_psn;
+  state_.msn = Msn(0);
+  state_.resource_count = 0;
+  state_.resources =
+      std::make_unique<ReadAtomicResource[]>(std::max(1U, state_.max_dest_rd_atomic));
+  state_.jobs = Ring<ResponseJob>(std::max(1U, 2 * state_.max_dest_rd_atomic));
+}
+
+void Responder::reset() noexcept {
+  state_.message = ResponderState::Message::kNone;
+  state_.nak_sent = state_.rnr_sent = state_.ack_pending = state_.nak_pending = false;
+  state_.comm_established = false;
+  state_.has_receive = false;
+  state_.resource_count = 0;
+  state_.jobs.clear();
+  if (qp_.receives != nullptr) qp_.receives->clear();
+}
+
+void Responder::flush() noexcept {
+  state_.jobs.clear();
+  state_.ack_pending = false;
+  state_.message = ResponderState::Message::kNone;
+  const Headers none;
+  if (state_.has_receive) complete_receive(none, IBV_WC_RECV, 0, IBV_WC_WR_FLUSH_ERR);
+  if (qp_.receives == nullptr) {
+    engine_.events_.on_qp_event(qp_, IBV_EVENT_QP_LAST_WQE_REACHED);
+    return;
+  }
+  while (!qp_.receives->empty()) {
+    take_receive();
+    complete_receive(none, IBV_WC_RECV, 0, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+}  // namespace braid::roce
