@@ -5,6 +5,7 @@
 #include <braid/time.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,11 @@ class UdpWire {
 
   [[nodiscard]] const roce::IpAddress& address() const noexcept { return local_.ip; }
   [[nodiscard]] std::uint32_t max_mtu_bytes() const noexcept { return mtu_bytes_; }
+  /// Full packets of a path MTU that one segmented send takes.
+  [[nodiscard]] static constexpr std::uint32_t packets_per_send(std::uint32_t mtu_bytes) noexcept {
+    const std::size_t packet_bytes = mtu_bytes + 16;  // BTH and ICRC
+    return static_cast<std::uint32_t>(std::min(kMaxSendBytes / packet_bytes, kMaxSegments));
+  }
   /// Readable when receive() has something to do.
   [[nodiscard]] int receive_fd() const noexcept { return receive_socket_.get(); }
 

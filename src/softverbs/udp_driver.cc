@@ -1,0 +1,218 @@
+#include "softverbs/udp_driver.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <random>
+#include <system_error>
+#include <utility>
+
+namespace braid::softverbs {
+namespace {
+
+std::uint64_t seed_from_system() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
+
+TimePoint read_clock() noexcept {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &time);
+  return TimePoint(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
+}
+
+void explain(std::string* out, const char* text) {
+  if (out != nullptr) *out = text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<UdpDriver>> UdpDriver::create(const SoftDeviceOptions& options,
+                                                     roce::EngineEvents& events,
+                                                     std::string* error) noexcept {
+  const std::uint64_t seed = options.seed != 0 ? options.seed : seed_from_system();
+  auto wire = UdpWire::create(options, error);
+  if (!wire) return wire.error();
+
+  std::unique_ptr<PathShaper> shaper;
+  if (!options.impairments.empty()) {
+    auto made = PathShaper::create(options.impairments, seed);
+    if (!made) {
+      explain(error,
+              "the soft device's impairments are not valid: at most one entry per source port, "
+              "probabilities up to 1000000 ppm, times not negative, queue_packets at least 1");
+      return made.error();
+    }
+    shaper = std::move(*made);
+  }
+
+  roce::EngineOptions engine_options;
+  engine_options.window_packets = options.window_packets;
+  engine_options.verify_icrc = options.verify_icrc;
+  engine_options.seed = seed;
+  // A QP's turn is what one segmented send takes.
+  engine_options.burst_packets = UdpWire::packets_per_send((*wire)->max_mtu_bytes());
+  auto engine = roce::Engine::create(engine_options, events);
+  if (!engine) {
+    explain(error, "the RoCE engine refuses the soft device's options: see window_packets");
+    return engine.error();
+  }
+
+  std::unique_ptr<UdpDriver> driver(
+      new UdpDriver(std::move(*wire), std::move(shaper), std::move(*engine)));
+  if (const Status status = driver->start(); !status.ok()) {
+    explain(error, "cannot start the soft device's thread: see `ulimit -n` and `ulimit -u`");
+    return status;
+  }
+  return driver;
+}
+
+UdpDriver::UdpDriver(std::unique_ptr<UdpWire> wire, std::unique_ptr<PathShaper> shaper,
+                     std::unique_ptr<roce::Engine> engine)
+    : wire_(std::move(wire)),
+      shaper_(std::move(shaper)),
+      engine_(std::move(engine)),
+      batch_(kBatchPackets),
+      released_(shaper_ != nullptr ? kBatchPackets : 1) {}
+
+Status UdpDriver::start() noexcept {
+  wake_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  timer_ = FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!wake_event_.valid() || !timer_.valid()) return Status::from_errno(StatusCode::kIo, errno);
+  // The thread inherits the mask: signals are the application's business.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    thread_ = std::thread([this] { run_thread(); });
+  } catch (const std::system_error& failure) {
+    status = Status::from_errno(StatusCode::kIo, failure.code().value());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+UdpDriver::~UdpDriver() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_thread();
+  }
+  thread_.join();
+}
+
+TimePoint UdpDriver::now() noexcept { return read_clock(); }
+
+Status UdpDriver::open_source_port(const roce::IpAddress& source, std::uint16_t port) noexcept {
+  if (source != wire_->address()) return Status(StatusCode::kInvalidArgument);
+  return wire_->open_source_port(port);
+}
+
+void UdpDriver::close_source_port(const roce::IpAddress& /*source*/, std::uint16_t port) noexcept {
+  wire_->close_source_port(port);
+}
+
+void UdpDriver::after_post() noexcept {
+  const TimePoint now = read_clock();
+  const bool poller_active = leased_ && now - last_drive_ < kPollerGone;
+  const bool first = posts_since_drive_ % kMaxDeferredPosts == 0;
+  ++posts_since_drive_;
+  // With a poller at work only the first of a series pays for a system call: latency matters to
+  // it alone, and those behind it share one.
+  if (poller_active && !first) return;
+  (void)transmit(now);
+  attend_deadline();
+}
+
+void UdpDriver::drive() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  TimePoint now = read_clock();
+  posts_since_drive_ = 0;
+  // A long round is not an absence.
+  const bool continued = now - last_drive_ < kPollerGone;
+  if (run_round(now)) now = read_clock();
+  last_drive_ = now;
+  if (leased_) return;
+  drives_in_a_row_ = continued ? drives_in_a_row_ + 1 : 1;
+  if (drives_in_a_row_ >= kDrivesForLease) {
+    leased_ = true;
+    if (watching_) wake_thread();
+    return;
+  }
+  attend_deadline();
+}
+
+void UdpDriver::on_armed() noexcept {
+  drives_in_a_row_ = 0;
+  if (!leased_) return;
+  leased_ = false;
+  wake_thread();
+}
+
+void UdpDriver::on_datagrams(std::span<const roce::RxDatagram> datagrams, TimePoint now) noexcept {
+  for (const roce::RxDatagram& datagram : datagrams) engine_->handle_packet(datagram, now);
+}
+
+bool UdpDriver::run_round(TimePoint now) noexcept {
+  const std::size_t received = wire_->receive(*this, now, kMessagesPerRound);
+  if (engine_->next_deadline() <= now) engine_->handle_timeout(now);
+  const bool sent = transmit(now);
+  return sent || received != 0;
+}
+
+bool UdpDriver::transmit(TimePoint now) noexcept {
+  bool sent = false;
+  for (int i = 0; i < kBatchesPerRound && engine_->wants_transmit(); ++i) {
+    batch_.clear();
+    engine_->poll_transmit(batch_, now);
+    if (batch_.empty()) break;
+    send(batch_, now);
+    sent = true;
+  }
+  if (shaper_ != nullptr) sent |= send_released(now);
+  return sent;
+}
+
+void UdpDriver::send(roce::TxBatch& batch, TimePoint now) noexcept {
+  const std::span<roce::TxPacket> packets = batch.packets();
+  if (shaper_ == nullptr) {
+    wire_->send(packets, batch.iovs());
+    return;
+  }
+  std::size_t direct = 0;
+  for (const roce::TxPacket& packet : packets) {
+    if (shaper_->applies_to(packet.flow->source_port)) {
+      shaper_->admit(packet, batch.iovs(), now);
+    } else {
+      packets[direct++] = packet;
+    }
+  }
+  wire_->send(packets.first(direct), batch.iovs());
+}
+
+bool UdpDriver::send_released(TimePoint now) noexcept {
+  bool sent = false;
+  for (int i = 0; i < kBatchesPerRound && shaper_->next_deadline() <= now; ++i) {
+    released_.clear();
+    shaper_->release(released_, now);
+    wire_->send(released_.packets(), released_.iovs());
+    sent = true;
+  }
+  return sent;
+}
+
+TimePoint UdpDriver::next_deadline() const noexcept {
+  const TimePoint engine = engine_->next_deadline();
+  return shaper_ != nullptr ? std::min(engine, shaper_->next_deadline()) : engine;
+}
+
+}  // namespace braid::softverbs

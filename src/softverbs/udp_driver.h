@@ -1,0 +1,131 @@
+#pragma once
+
+#include <braid/result.h>
+#include <braid/soft_device.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "roce/datagram.h"
+#include "roce/engine.h"
+#include "softverbs/device_driver.h"
+#include "softverbs/file_descriptor.h"
+#include "softverbs/path_shaper.h"
+#include "softverbs/udp_wire.h"
+
+namespace braid::softverbs {
+
+/// Runs one RoCEv2 engine over UDP sockets in real time. The composition root of the soft device:
+/// it owns engine, wire, shaper and the device's thread, and it alone reads the clock.
+///
+/// Who moves the packets:
+///  - A thread that polls a completion queue moves them itself, in drive(). After some polls in a
+///    row it holds a *lease*: the device's thread keeps off the sockets, so that two busy-polling
+///    processes on two cores lose no time to it, and looks now and then whether the polls go on.
+///  - Otherwise the device's thread does: it sleeps until a packet arrives or a timer is due.
+///  - A post sends at once, unless a poller holds the lease and has work queued up already; then
+///    it joins what the poller sends next. When the polls stop, the thread takes over.
+/// How often the thread looks adapts: seldom while polls go on (kMaxLease), often (kMinLease) for
+/// programs which poll for a while and then wait for bytes to change in memory.
+///
+/// Thread: as DeviceDriver says. The destructor stops and joins the device's thread; no other
+/// thread may be in a call then.
+class UdpDriver final : public DeviceDriver, private RxSink {
+ public:
+  /// Opens the sockets and starts the device's thread.
+  ///
+  /// Owner: `events` outlives the driver. Errors: as UdpWire::create(), PathShaper::create() and
+  /// Engine::create(); kIo when the kernel has no descriptor or thread left. `error`, if not null,
+  /// then holds a sentence that names the object and the remedy.
+  static Result<std::unique_ptr<UdpDriver>> create(const SoftDeviceOptions& options,
+                                                   roce::EngineEvents& events,
+                                                   std::string* error) noexcept;
+  ~UdpDriver() override;
+  UdpDriver(const UdpDriver&) = delete;
+  UdpDriver& operator=(const UdpDriver&) = delete;
+
+  [[nodiscard]] std::mutex& mutex() noexcept override { return mutex_; }
+  [[nodiscard]] roce::Engine& engine() noexcept override { return *engine_; }
+  [[nodiscard]] TimePoint now() noexcept override;
+  void after_post() noexcept override;
+  void drive() noexcept override;
+  void on_armed() noexcept override;
+  [[nodiscard]] std::span<const roce::IpAddress> addresses() const noexcept override {
+    return {&wire_->address(), 1};
+  }
+  [[nodiscard]] std::uint32_t max_mtu_bytes() const noexcept override {
+    return wire_->max_mtu_bytes();
+  }
+  [[nodiscard]] Status open_source_port(const roce::IpAddress& source,
+                                        std::uint16_t port) noexcept override;
+  void close_source_port(const roce::IpAddress& source, std::uint16_t port) noexcept override;
+
+  /// Caller holds mutex(). One system call.
+  [[nodiscard]] WireCounters wire_counters() const noexcept { return wire_->counters(); }
+  /// Caller holds mutex(). Zeros without impairments.
+  [[nodiscard]] PathShaperCounters shaper_counters() const noexcept {
+    return shaper_ != nullptr ? shaper_->counters() : PathShaperCounters{};
+  }
+
+ private:
+  static constexpr Duration kMinLease = std::chrono::microseconds(20);
+  static constexpr Duration kMaxLease = std::chrono::microseconds(1000);
+  // A poller that has not polled for so long is taken to have stopped.
+  static constexpr Duration kPollerGone = std::chrono::microseconds(100);
+  // Polls in a row that earn the lease: one who polls after an event has fewer.
+  static constexpr std::uint32_t kDrivesForLease = 16;
+  // Looks in a row at which the poller was found polling, before the next look is put off further.
+  static constexpr std::uint32_t kLooksToLengthen = 8;
+  // Posts that may wait for a poller before one of them sends.
+  static constexpr std::uint32_t kMaxDeferredPosts = 16;
+  static constexpr std::size_t kBatchPackets = 64;
+  static constexpr int kBatchesPerRound = 8;
+  static constexpr std::size_t kMessagesPerRound = 16;
+
+  UdpDriver(std::unique_ptr<UdpWire> wire, std::unique_ptr<PathShaper> shaper,
+            std::unique_ptr<roce::Engine> engine);
+
+  Status start() noexcept;
+  void on_datagrams(std::span<const roce::RxDatagram> datagrams, TimePoint now) noexcept override;
+
+  bool run_round(TimePoint now) noexcept;
+  bool transmit(TimePoint now) noexcept;
+  void send(roce::TxBatch& batch, TimePoint now) noexcept;
+  bool send_released(TimePoint now) noexcept;
+  [[nodiscard]] TimePoint next_deadline() const noexcept;
+
+  // The device's thread (udp_driver_thread.cc).
+  void run_thread() noexcept;
+  void watch(std::unique_lock<std::mutex>& lock) noexcept;
+  void wait_out_lease(std::unique_lock<std::mutex>& lock) noexcept;
+  void wake_thread() noexcept;
+  void attend_deadline() noexcept;
+
+  std::mutex mutex_;
+  std::unique_ptr<UdpWire> wire_;
+  std::unique_ptr<PathShaper> shaper_;  // null without impairments
+  std::unique_ptr<roce::Engine> engine_;
+  roce::TxBatch batch_;
+  roce::TxBatch released_;
+  FileDescriptor wake_event_;
+  FileDescriptor timer_;
+
+  // All guarded by mutex_.
+  TimePoint last_drive_{};
+  TimePoint timer_due_ = kNever;  // what timer_ is set to
+  Duration lease_{kMinLease};
+  std::uint32_t drives_in_a_row_ = 0;
+  std::uint32_t good_looks_ = 0;
+  std::uint32_t posts_since_drive_ = 0;
+  bool leased_ = false;
+  bool watching_ = false;  // the thread waits for packets and the timer
+  bool stopping_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace braid::softverbs
