@@ -13,7 +13,9 @@ target_compile_options(braid_options INTERFACE
   -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough -fno-strict-aliasing
   $<$<BOOL:${BRAID_WERROR}>:-Werror>
   # verbs.h and 128-bit products use GNU extensions that -Wpedantic would name in our files.
-  $<$<CXX_COMPILER_ID:Clang>:-Wglobal-constructors -Wno-gnu-anonymous-struct -Wno-nested-anon-types>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct -Wno-nested-anon-types>
+  # GoogleTest's macros define globals with constructors, so its programs are exempt.
+  $<$<AND:$<CXX_COMPILER_ID:Clang>,$<NOT:$<BOOL:$<TARGET_PROPERTY:BRAID_GOOGLETEST>>>>:-Wglobal-constructors>)
 if(BRAID_SANITIZE)
   target_compile_options(braid_options INTERFACE
     -fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -49,11 +51,10 @@ function(braid_add_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  # GoogleTest's macros define globals with constructors.
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main
     braid_options)
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:Clang>:-Wno-global-constructors>)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  set_target_properties(${name} PROPERTIES
+    BRAID_GOOGLETEST ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
