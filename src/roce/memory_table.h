@@ -18,9 +18,10 @@ struct MemoryRegion {
   std::uint64_t iova = 0;  // address that WRs and RETHs use for the first byte
   std::uint64_t length_bytes = 0;
   std::uint8_t* base = nullptr;  // where the first byte really is
-  std::uint32_t key = 0;         // lkey == rkey; 0 = slot is free
+  std::uint32_t key = 0;         // lkey == rkey; kept when the slot is freed
   PdId pd{};
   int access = 0;  // ibv_access_flags
+  bool used = false;
 };
 
 /// Registered memory, looked up by key on the data path.

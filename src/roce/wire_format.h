@@ -48,6 +48,10 @@ inline constexpr std::size_t kIethBytes = 4;
 inline constexpr std::size_t kAtomicEthBytes = 28;
 inline constexpr std::size_t kAtomicAckBytes = 8;
 inline constexpr std::size_t kIcrcBytes = 4;
+inline constexpr std::uint8_t kBthSolicited = 0x80;
+inline constexpr unsigned kBthPadShift = 4;
+inline constexpr std::uint8_t kBthVersionMask = 0x0F;
+inline constexpr std::uint32_t kBthAckRequest = 0x80000000;
 inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 
 /// What an opcode is made of. One table serves parser, builder, requester and responder.

@@ -1,0 +1,95 @@
+#include "roce/completion_queue.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace braid::roce {
+
+/// Serialises the consumers of one queue. Held for a copy of a few completions only.
+class CompletionQueue::ConsumerLock {
+ public:
+  explicit ConsumerLock(std::atomic_flag& busy) noexcept : busy_(busy) {
+    while (busy_.test_and_set(std::memory_order_acquire)) {
+      while (busy_.test(std::memory_order_relaxed)) __builtin_ia32_pause();
+    }
+  }
+  ~ConsumerLock() { busy_.clear(std::memory_order_release); }
+  ConsumerLock(const ConsumerLock&) = delete;
+  ConsumerLock& operator=(const ConsumerLock&) = delete;
+
+ private:
+  std::atomic_flag& busy_;
+};
+
+CompletionQueue::CompletionQueue(std::size_t capacity, void* owner)
+    : mask_(std::bit_ceil(std::max(capacity, std::size_t{1})) - 1),
+      slots_(std::make_unique<ibv_wc[]>(mask_ + 1)),
+      owner_(owner) {}
+
+bool CompletionQueue::push(const ibv_wc& completion, bool solicited, bool& event) noexcept {
+  event = false;
+  const std::size_t head = head_.load(std::memory_order_relaxed);
+  if (error_ || head - tail_.load(std::memory_order_acquire) > mask_) {
+    error_ = true;
+    return false;
+  }
+  slots_[head & mask_] = completion;
+  head_.store(head + 1, std::memory_order_release);
+  const bool counts_as_solicited = solicited || completion.status != IBV_WC_SUCCESS;
+  if (arming_ == Arming::kAny || (arming_ == Arming::kSolicited && counts_as_solicited)) {
+    arming_ = Arming::kNone;
+    event = true;
+  }
+  return true;
+}
+
+std::size_t CompletionQueue::poll(std::size_t count, ibv_wc* out) noexcept {
+  // Without the lock first: an idle queue costs its pollers no shared write.
+  if (head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed)) return 0;
+  const ConsumerLock lock(consumer_busy_);
+  const std::size_t tail = tail_.load(std::memory_order_relaxed);
+  const std::size_t available = head_.load(std::memory_order_acquire) - tail;
+  const std::size_t taken = std::min(count, available);
+  for (std::size_t i = 0; i < taken; ++i) out[i] = slots_[(tail + i) & mask_];
+  tail_.store(tail + taken, std::memory_order_release);
+  return taken;
+}
+
+void CompletionQueue::arm(bool solicited_only) noexcept {
+  // Arming for any completion is not weakened by a later solicited-only one.
+  if (!solicited_only) {
+    arming_ = Arming::kAny;
+  } else if (arming_ == Arming::kNone) {
+    arming_ = Arming::kSolicited;
+  }
+}
+
+void CompletionQueue::remove_qp(std::uint32_t qpn) noexcept {
+  const ConsumerLock lock(consumer_busy_);
+  const std::size_t head = head_.load(std::memory_order_relaxed);
+  const std::size_t tail = tail_.load(std::memory_order_relaxed);
+  // Moves what stays towards the head, newest first, so that only the tail has to change.
+  std::size_t to = head;
+  for (std::size_t from = head; from != tail; --from) {
+    const ibv_wc& completion = slots_[(from - 1) & mask_];
+    if (completion.qp_num == qpn) continue;
+    --to;
+    if (to != from - 1) slots_[to & mask_] = completion;
+  }
+  tail_.store(to, std::memory_order_release);
+}
+
+bool CompletionQueue::resize(std::size_t capacity) noexcept {
+  const ConsumerLock lock(consumer_busy_);
+  const std::size_t head = head_.load(std::memory_order_relaxed);
+  const std::size_t tail = tail_.load(std::memory_order_relaxed);
+  if (capacity == 0 || head - tail > capacity) return false;
+  const std::size_t mask = std::bit_ceil(capacity) - 1;
+  auto slots = std::make_unique<ibv_wc[]>(mask + 1);
+  for (std::size_t i = tail; i != head; ++i) slots[i & mask] = slots_[i & mask_];
+  slots_ = std::move(slots);
+  mask_ = mask;
+  return true;
+}
+
+}  // namespace braid::roce
