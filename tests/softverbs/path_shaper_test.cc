@@ -92,7 +92,7 @@ PathImpairment on_port(std::uint16_t port) {
   return impairment;
 }
 
-TEST(PathShaper_Create, RejectsWhatMakesNoSense) {
+TEST(PathShaper, Create_RejectsWhatMakesNoSense) {
   const auto refuses = [](PathImpairment impairment) {
     const auto made = PathShaper::create(std::vector<PathImpairment>{impairment}, 1);
     return !made && made.error().code() == StatusCode::kInvalidArgument;
@@ -112,7 +112,7 @@ TEST(PathShaper_Create, RejectsWhatMakesNoSense) {
   EXPECT_FALSE(PathShaper::create(twice, 1));
 }
 
-TEST(PathShaper_AppliesTo, OnlyPortsWithAnEntryUnlessThereIsOneForTheOthers) {
+TEST(PathShaper, AppliesTo_OnlyPortsWithAnEntryUnlessThereIsOneForTheOthers) {
   Bench one(on_port(kPort));
   EXPECT_TRUE(one.shaper().applies_to(kPort));
   EXPECT_FALSE(one.shaper().applies_to(kPort + 1));
@@ -122,7 +122,7 @@ TEST(PathShaper_AppliesTo, OnlyPortsWithAnEntryUnlessThereIsOneForTheOthers) {
   EXPECT_TRUE(others.shaper().applies_to(kPort + 1));
 }
 
-TEST(PathShaper_Rate, SpacesPacketsByTheirSerialisation) {
+TEST(PathShaper, Rate_SpacesPacketsByTheirSerialisation) {
   PathImpairment impairment = on_port(kPort);
   impairment.rate_bits_per_s = 8'000'000;  // 1000 bytes take 1 ms
   Bench bench(impairment);
@@ -136,7 +136,7 @@ TEST(PathShaper_Rate, SpacesPacketsByTheirSerialisation) {
   }
 }
 
-TEST(PathShaper_Rate, IdleTimeIsNotSavedUp) {
+TEST(PathShaper, Rate_IdleTimeIsNotSavedUp) {
   PathImpairment impairment = on_port(kPort);
   impairment.rate_bits_per_s = 8'000'000;
   Bench bench(impairment);
@@ -151,7 +151,7 @@ TEST(PathShaper_Rate, IdleTimeIsNotSavedUp) {
   EXPECT_EQ(arrivals[1].time, later + microseconds(2000));
 }
 
-TEST(PathShaper_Rate, PathsDoNotSlowEachOther) {
+TEST(PathShaper, Rate_PathsDoNotSlowEachOther) {
   PathImpairment slow = on_port(kPort);
   slow.rate_bits_per_s = 8'000'000;
   PathImpairment fast = on_port(kPort + 1);
@@ -170,7 +170,7 @@ TEST(PathShaper_Rate, PathsDoNotSlowEachOther) {
   EXPECT_EQ(last_fast, kStart + microseconds(1'000));
 }
 
-TEST(PathShaper_Rate, PortsWithoutEntryShareOnePath) {
+TEST(PathShaper, Rate_PortsWithoutEntryShareOnePath) {
   PathImpairment others = on_port(0);
   others.rate_bits_per_s = 8'000'000;
   Bench bench(others);
@@ -181,7 +181,7 @@ TEST(PathShaper_Rate, PortsWithoutEntryShareOnePath) {
   EXPECT_EQ(arrivals[1].time, kStart + microseconds(2000));
 }
 
-TEST(PathShaper_Queue, DropsTheNewestBeyondItsLimitAndRecovers) {
+TEST(PathShaper, Queue_DropsTheNewestBeyondItsLimitAndRecovers) {
   PathImpairment impairment = on_port(kPort);
   impairment.rate_bits_per_s = 8'000'000;
   impairment.queue_packets = 4;
@@ -203,7 +203,7 @@ TEST(PathShaper_Queue, DropsTheNewestBeyondItsLimitAndRecovers) {
   EXPECT_EQ(bench.shaper().counters().overflowed, 1U);
 }
 
-TEST(PathShaper_Delay, AddsToEachPacketAndKeepsOrder) {
+TEST(PathShaper, Delay_AddsToEachPacketAndKeepsOrder) {
   PathImpairment impairment = on_port(kPort);
   impairment.delay = microseconds(250);
   Bench bench(impairment);
@@ -216,7 +216,7 @@ TEST(PathShaper_Delay, AddsToEachPacketAndKeepsOrder) {
   }
 }
 
-TEST(PathShaper_Release, KeepsBackWhatIsNotDue) {
+TEST(PathShaper, Release_KeepsBackWhatIsNotDue) {
   PathImpairment impairment = on_port(kPort);
   impairment.delay = microseconds(10);
   Bench bench(impairment);
@@ -230,7 +230,7 @@ TEST(PathShaper_Release, KeepsBackWhatIsNotDue) {
   EXPECT_EQ(bench.shaper().next_deadline(), kNever);
 }
 
-TEST(PathShaper_Reorder, HeldBackPacketsFallBehindLaterOnes) {
+TEST(PathShaper, Reorder_HeldBackPacketsFallBehindLaterOnes) {
   PathImpairment impairment = on_port(kPort);
   impairment.reorder_ppm = 300'000;
   impairment.reorder_delay = microseconds(50);
@@ -251,7 +251,7 @@ TEST(PathShaper_Reorder, HeldBackPacketsFallBehindLaterOnes) {
                               [](const auto& a, const auto& b) { return a.number < b.number; }));
 }
 
-TEST(PathShaper_Faults, OccurAsOftenAsAskedAndAreCounted) {
+TEST(PathShaper, Faults_OccurAsOftenAsAskedAndAreCounted) {
   constexpr std::uint32_t kPackets = 4000;
   PathImpairment impairment = on_port(kPort);
   impairment.loss_ppm = 100'000;
@@ -272,7 +272,7 @@ TEST(PathShaper_Faults, OccurAsOftenAsAskedAndAreCounted) {
   EXPECT_GT(damaged, 100U);
 }
 
-TEST(PathShaper_Faults, CertainLossLetsNothingThrough) {
+TEST(PathShaper, Faults_CertainLossLetsNothingThrough) {
   PathImpairment impairment = on_port(kPort);
   impairment.loss_ppm = 1'000'000;
   Bench bench(impairment);
@@ -281,7 +281,7 @@ TEST(PathShaper_Faults, CertainLossLetsNothingThrough) {
   EXPECT_EQ(bench.shaper().counters().lost, 100U);
 }
 
-TEST(PathShaper_Seed, SameSeedSameOutcomeOtherSeedOther) {
+TEST(PathShaper, Seed_SameSeedSameOutcomeOtherSeedOther) {
   PathImpairment impairment = on_port(kPort);
   impairment.loss_ppm = 200'000;
   impairment.reorder_ppm = 200'000;
