@@ -57,6 +57,7 @@ void Requester::on_progress(Psn previous, TimePoint now) noexcept {
   state_.read_gap_seen = false;
   while (!state_.rd_ends.empty() && state_.rd_ends.front() <= state_.oldest_unacked) {
     state_.rd_ends.pop();
+    if (state_.rd_issued_count != 0) --state_.rd_issued_count;
   }
   // An acknowledgement can overtake a retransmission that it makes needless.
   if (state_.next_psn < state_.oldest_unacked) seek(state_.oldest_unacked);

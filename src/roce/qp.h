@@ -19,7 +19,9 @@ namespace braid::roce {
 ///
 /// Invariants, PSN order: oldest_unacked <= next_psn <= highest_sent. PSNs of WQEs between
 /// completed() and transmit_index are contiguous. rd_ends holds the end (one past the last PSN) of
-/// each outstanding READ or atomic request, oldest first.
+/// each unanswered READ or atomic request, oldest first; the first rd_issued_count of them are on
+/// their way, the others are to be repeated with the same ends, because a responder recognises a
+/// duplicate READ only within the bounds of the original.
 struct RequesterState {
   explicit RequesterState(const QpInit& init)
       : queue(init.max_send_wr, init.max_send_sge, init.max_inline_bytes) {}
@@ -38,6 +40,7 @@ struct RequesterState {
   std::uint32_t window_credit = 0;   // acknowledged packets since the window last grew
   std::uint32_t unrequested_packets = 0;  // sent since a packet last asked for an acknowledgement
   Ring<Psn> rd_ends;                      // capacity from max_rd_atomic
+  std::size_t rd_issued_count = 0;
   std::uint32_t max_rd_atomic = 0;
   std::uint8_t timeout_code = 0;
   std::uint8_t retry_limit = 0;

@@ -34,6 +34,7 @@ void Requester::start(Psn first_psn) noexcept {
 void Requester::reset() noexcept {
   state_.queue.clear();
   state_.rd_ends.clear();
+  state_.rd_issued_count = 0;
   state_.transmit_index = state_.queue.posted();
   state_.transmit_packet = 0;
   state_.gather_packet = state_.gather_index = state_.gather_offset = 0;
@@ -88,9 +89,10 @@ void Requester::seek(Psn psn) noexcept {
   state_.next_psn = psn;
   state_.blocked = false;
   state_.unrequested_packets = kAskAtOnce;
-  // Requests that reach beyond this point are issued again, and will be counted again.
-  while (!state_.rd_ends.empty() && state_.rd_ends.at(state_.rd_ends.size() - 1) > psn) {
-    state_.rd_ends.pop_newest();
+  state_.rd_issued_count = 0;
+  while (state_.rd_issued_count < state_.rd_ends.size() &&
+         state_.rd_ends.at(state_.rd_issued_count) <= psn) {
+    ++state_.rd_issued_count;
   }
 }
 

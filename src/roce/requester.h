@@ -48,7 +48,11 @@ class Requester {
   [[nodiscard]] bool transmit_data(TxBatch& batch, SendWqe& wqe) noexcept;
   [[nodiscard]] bool transmit_read(TxBatch& batch, SendWqe& wqe) noexcept;
   [[nodiscard]] bool transmit_atomic(TxBatch& batch, SendWqe& wqe) noexcept;
-  [[nodiscard]] bool may_request_response(const SendWqe& wqe, std::uint32_t packets) noexcept;
+  [[nodiscard]] bool repeats_request() noexcept {
+    return state_.rd_issued_count < state_.rd_ends.size();
+  }
+  [[nodiscard]] bool may_request_response(std::uint32_t packets) noexcept;
+  void note_request() noexcept;
   template <typename Builder>
   [[nodiscard]] bool gather(Builder& builder, const SendWqe& wqe, std::uint32_t bytes) noexcept;
   void seek_gather(std::span<const ibv_sge> sges) noexcept;

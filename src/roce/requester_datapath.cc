@@ -163,11 +163,19 @@ void Requester::seek_gather(std::span<const ibv_sge> sges) noexcept {
   state_.gather_packet = state_.transmit_packet;
 }
 
-bool Requester::may_request_response(const SendWqe& wqe, std::uint32_t packets) noexcept {
-  if (state_.rd_ends.size() >= state_.max_rd_atomic) return false;
+bool Requester::may_request_response(std::uint32_t packets) noexcept {
+  if (!repeats_request() && state_.rd_ends.size() >= state_.max_rd_atomic) return false;
   // One request always fits into an empty pipe, however far the window has been cut.
-  if (in_flight() != 0 && in_flight() + packets > state_.window_packets) return false;
-  return wqe.status == IBV_WC_SUCCESS;
+  return in_flight() == 0 || in_flight() + packets <= state_.window_packets;
+}
+
+void Requester::note_request() noexcept {
+  if (!repeats_request()) {
+    const bool pushed = state_.rd_ends.push(state_.next_psn);
+    assert(pushed);
+    static_cast<void>(pushed);
+  }
+  ++state_.rd_issued_count;
 }
 
 // A READ leaves as several requests of at most half a window each: every one is a READ of its own
@@ -179,8 +187,12 @@ bool Requester::transmit_read(TxBatch& batch, SendWqe& wqe) noexcept {
   }
   const std::uint32_t chunk =
       state_.max_rd_atomic > 1 ? std::max(1U, state_.window_packets / 2) : state_.window_packets;
-  const std::uint32_t packets = std::min(chunk, wqe.packet_count - state_.transmit_packet);
-  if (!may_request_response(wqe, packets)) return false;
+  std::uint32_t packets = std::min(chunk, wqe.packet_count - state_.transmit_packet);
+  if (repeats_request()) {
+    packets =
+        static_cast<std::uint32_t>(state_.rd_ends.at(state_.rd_issued_count) - state_.next_psn);
+  }
+  if (!may_request_response(packets)) return false;
   const auto sges = state_.queue.sges(state_.transmit_index);
   if (!accessible(engine_.memory_, qp_.init.pd, sges, IBV_ACCESS_LOCAL_WRITE)) {
     wqe.status = IBV_WC_LOC_PROT_ERR;
@@ -199,9 +211,7 @@ bool Requester::transmit_read(TxBatch& batch, SendWqe& wqe) noexcept {
   PacketBuilder builder(batch, qp_.flow, headers);
   engine_.counters_.tx_bytes += builder.finish();
   advance(packets);
-  const bool pushed = state_.rd_ends.push(state_.next_psn);
-  assert(pushed);
-  static_cast<void>(pushed);
+  note_request();
   return true;
 }
 
@@ -210,7 +220,7 @@ bool Requester::transmit_atomic(TxBatch& batch, SendWqe& wqe) noexcept {
     wqe.status = IBV_WC_LOC_QP_OP_ERR;
     return false;
   }
-  if (!may_request_response(wqe, 1)) return false;
+  if (!may_request_response(1)) return false;
   const auto sges = state_.queue.sges(state_.transmit_index);
   if (!accessible(engine_.memory_, qp_.init.pd, sges, IBV_ACCESS_LOCAL_WRITE)) {
     wqe.status = IBV_WC_LOC_PROT_ERR;
@@ -229,9 +239,7 @@ bool Requester::transmit_atomic(TxBatch& batch, SendWqe& wqe) noexcept {
   PacketBuilder builder(batch, qp_.flow, headers);
   engine_.counters_.tx_bytes += builder.finish();
   advance(1);
-  const bool pushed = state_.rd_ends.push(state_.next_psn);
-  assert(pushed);
-  static_cast<void>(pushed);
+  note_request();
   return true;
 }
 
