@@ -32,7 +32,8 @@ struct RequesterState {
   std::uint32_t gather_index = 0;     // SGE and offset that transmit_packet starts at ...
   std::uint32_t gather_offset = 0;
   std::uint32_t gather_packet = 0;  // ... valid for this packet only
-  Psn next_psn;                     // of the next packet to be sent; goes back on retransmission
+  static constexpr std::uint32_t kNoGather = 0xFFFFFFFF;
+  Psn next_psn;  // of the next packet to be sent; goes back on retransmission
   Psn oldest_unacked;
   Psn highest_sent;                  // one past the highest PSN that has ever left
   Psn recovery_point;                // the window is cut at most once until this is acknowledged

@@ -86,6 +86,7 @@ void Requester::seek(Psn psn) noexcept {
   }
   state_.transmit_index = index;
   state_.transmit_packet = packet;
+  state_.gather_packet = RequesterState::kNoGather;  // the cursor belonged to another WQE
   state_.next_psn = psn;
   state_.blocked = false;
   state_.unrequested_packets = kAskAtOnce;

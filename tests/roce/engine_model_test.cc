@@ -278,7 +278,7 @@ void run_seed(const Scenario& scenario, std::uint64_t seed) {
 }
 
 TEST_P(EngineModel, RandomOperations_MatchTheModelByteForByte) {
-  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     run_seed(GetParam(), seed);
     if (HasFailure()) return;
   }
