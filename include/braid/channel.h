@@ -1,0 +1,179 @@
+#pragma once
+
+#include <braid/channel_options.h>
+#include <braid/memory.h>
+#include <braid/result.h>
+#include <braid/time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace braid {
+
+class ChannelCore;
+
+/// Names an accepted operation until its completion is polled. Never reused within 2^32
+/// operations of the same slot.
+struct Ticket {
+  std::uint64_t value = 0;
+  friend constexpr bool operator==(Ticket, Ticket) noexcept = default;
+};
+
+/// Index into the notify ids of the peer: 1..127; 0 = no notification.
+struct NotifyIndex {
+  std::uint8_t value = 0;
+  friend constexpr bool operator==(NotifyIndex, NotifyIndex) noexcept = default;
+};
+inline constexpr NotifyIndex kNoNotify{};
+
+struct PutOptions {
+  /// What the peer is told once every byte of this and of every earlier put is visible to it.
+  NotifyIndex notify = kNoNotify;
+  /// Handed back in the completion; the channel does not look at it.
+  std::uint64_t user_data = 0;
+};
+
+/// End of one operation. Each accepted operation has exactly one.
+struct Completion {
+  Ticket ticket;
+  Status status;  // ok: the peer's device acknowledged every byte and the source is reusable
+  std::uint64_t user_data = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A notification of the peer, in the order of its operations.
+struct Notification {
+  std::uint32_t id = 0;  // from ChannelOptions::notify_ids of this side
+  NotifyIndex index;
+};
+
+enum class ChannelState : std::uint8_t {
+  kOpen,
+  kClosed,  // by either side, with everything that the peer sent delivered
+  kFailed,  // error() says why
+};
+
+struct LaneStats {
+  std::uint32_t lane = 0;
+  std::uint32_t qpn = 0;
+  std::uint32_t peer_qpn = 0;
+  std::uint16_t source_port_requested = 0;  // 0 = none
+  std::uint16_t source_port_effective = 0;  // 0 = the device cannot tell
+  std::uint64_t posted_segments = 0;
+  std::uint64_t completed_segments = 0;
+  std::uint64_t completed_bytes = 0;
+  std::uint64_t received_segments = 0;
+  std::uint64_t received_bytes = 0;
+  Duration completion_time_sum{0};  // from post to completion, over completed_segments
+  std::uint64_t errors = 0;
+
+  [[nodiscard]] Duration mean_completion_time() const noexcept {
+    return completed_segments == 0
+               ? Duration(0)
+               : completion_time_sum / static_cast<Duration::rep>(completed_segments);
+  }
+};
+
+struct ChannelStats {
+  std::uint64_t duplicate_segments = 0;      // received twice and rejected
+  std::uint64_t out_of_window_segments = 0;  // received outside the window and rejected
+  std::uint64_t malformed_segments = 0;      // announced with an immediate that no peer sends
+  std::uint32_t reorder_high_water = 0;      // most sequences waited beyond the oldest missing
+  std::uint64_t window_stalls = 0;           // rounds in which the window held a segment back
+  std::uint64_t credit_stalls = 0;           // rounds in which no lane had credit and room
+  std::uint64_t unknown_completions = 0;     // completions for work that is not under way
+  std::uint64_t keepalives = 0;
+};
+
+/// Why a channel failed, with both ends of what failed.
+struct ChannelError {
+  Status status;
+  int lane = -1;  // -1: the control QP, or no QP at all
+  std::uint32_t qpn = 0;
+  std::uint32_t peer_qpn = 0;
+  std::string device;
+  std::string local_address;
+  std::string peer_address;
+  std::uint16_t source_port = 0;
+  std::uint32_t vendor_error = 0;
+  std::string text;  // one sentence: what happened and what to look at
+
+  [[nodiscard]] const std::string& to_string() const noexcept { return text; }
+};
+
+/// One ordered, reliable channel to a peer, braided from N queue pairs.
+///
+/// Everything is non-blocking. put() and notify() accept work into bounded queues; progress()
+/// posts it, takes completions and receives, and never waits. Blocking helpers are in
+/// braid/blocking.h.
+///
+/// Ordering: when a notification is delivered, all bytes of every put that the peer issued before
+/// it on this channel, with or without notification, on whichever lane, are visible here.
+/// Failure: any error of a lane fails the channel as a whole; every accepted operation then
+/// completes once with the error.
+/// Thread: none; the owner serialises all calls on one channel. Different channels are
+/// independent.
+/// Owner: the channel keeps its device open. Source memory belongs to the channel from put() until
+/// the operation's completion.
+/// Cost: put(), notify(), progress() and the polls never allocate, lock or read a clock.
+class Channel {
+ public:
+  explicit Channel(std::unique_ptr<ChannelCore> core) noexcept;
+  /// Destroys the QPs at once; close() first to let the peer know.
+  ~Channel();
+  Channel(Channel&&) noexcept;
+  Channel& operator=(Channel&&) noexcept;
+
+  /// Writes `local` to `remote`, cut into segments over the lanes, and notifies the peer if asked.
+  ///
+  /// Shape: equal extents, 0..2^63 bytes; zero bytes still take a sequence number and notify.
+  /// Errors: kWouldBlock (operation_capacity reached: poll completions), kNotFound (a range leaves
+  /// its region), kInvalidArgument (extents differ, notify index beyond the peer's table),
+  /// kAborted (closed), or the status the channel failed with. Nothing was accepted then.
+  Result<Ticket> put(LocalRange local, RemoteRange remote, PutOptions options = {}) noexcept;
+
+  /// Notifies the peer without data; ordered after every earlier put. Errors: as put().
+  Result<Ticket> notify(NotifyIndex index, std::uint64_t user_data = 0) noexcept;
+
+  /// Moves everything forward that can move: takes completions and receives, posts segments,
+  /// grants credits, checks deadlines.
+  ///
+  /// `now` never goes backwards. Cost: O(work found), bounded per call. Returns true when
+  /// anything happened, so that an idle caller knows when to yield.
+  bool progress(TimePoint now) noexcept;
+
+  /// Takes completions of operations, at most completions.size(); returns how many.
+  [[nodiscard]] std::size_t poll_completions(std::span<Completion> completions) noexcept;
+  /// Takes notifications of the peer, in order, at most notifications.size(); returns how many.
+  [[nodiscard]] std::size_t poll_notifications(std::span<Notification> notifications) noexcept;
+
+  /// True when no accepted operation is still under way; completions may be left to poll.
+  [[nodiscard]] bool drained() const noexcept;
+
+  /// Tells the peer that nothing follows, and refuses new operations. Operations under way go on;
+  /// keep calling progress() until state() is not kOpen.
+  void close() noexcept;
+
+  [[nodiscard]] ChannelState state() const noexcept;
+  /// True once the peer said that nothing follows and everything before that was delivered.
+  [[nodiscard]] bool peer_closed() const noexcept;
+  /// Meaningful when state() is kFailed.
+  [[nodiscard]] const ChannelError& error() const noexcept;
+
+  /// Regions that the peer exported at connect.
+  [[nodiscard]] std::span<const RemoteMemory> remote_memories() const noexcept;
+  /// Options as they hold after both sides agreed (segment size, window, depths, MTU).
+  [[nodiscard]] const ChannelOptions& options() const noexcept;
+  [[nodiscard]] std::uint32_t lane_count() const noexcept;
+  [[nodiscard]] LaneStats lane_stats(std::uint32_t lane) const noexcept;
+  [[nodiscard]] ChannelStats stats() const noexcept;
+  [[nodiscard]] const std::string& peer_address() const noexcept;
+
+ private:
+  std::unique_ptr<ChannelCore> core_;
+};
+
+}  // namespace braid

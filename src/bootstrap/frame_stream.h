@@ -1,0 +1,47 @@
+#pragma once
+
+#include <braid/status.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bootstrap/messages.h"
+#include "bootstrap/socket.h"
+
+namespace braid::bootstrap {
+
+/// Frames over one TCP connection, without waiting.
+///
+/// Memory: at most one incoming frame (64 KiB) and the frames queued by send(), of which a
+/// handshake has three. Thread: none.
+class FrameStream {
+ public:
+  explicit FrameStream(Socket socket) noexcept : socket_(std::move(socket)) {}
+
+  /// Queues a frame; flush() and receive() send it.
+  void send(FrameType type, std::span<const std::byte> payload);
+  /// Sends what the socket takes. Ok when everything is out, kWouldBlock, or an error of Socket.
+  Status flush() noexcept;
+
+  /// Takes the next whole frame. Ok, kWouldBlock, kAborted (the peer closed), kNetwork, or
+  /// kProtocol; why() then says what was wrong.
+  Status receive(FrameType& type, std::vector<std::byte>& payload);
+
+  [[nodiscard]] const std::string& why() const noexcept { return why_; }
+  [[nodiscard]] Socket& socket() noexcept { return socket_; }
+  [[nodiscard]] bool anything_received() const noexcept { return filled_ > 0; }
+
+ private:
+  Socket socket_;
+  std::vector<std::byte> out_;
+  std::size_t out_sent_ = 0;
+  std::vector<std::byte> in_ = std::vector<std::byte>(kHeaderBytes);
+  std::size_t filled_ = 0;
+  bool header_done_ = false;
+  FrameHeader header_;
+  std::string why_;
+};
+
+}  // namespace braid::bootstrap

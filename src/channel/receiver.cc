@@ -1,0 +1,51 @@
+#include "channel/receiver.h"
+
+#include <cassert>
+
+namespace braid::channel {
+
+Receiver::Receiver(const Config& config)
+    : config_(config),
+      sequencer_(config.window, config.first_sequence),
+      notifications_(config.notification_capacity) {
+  assert(config.lanes >= 1 && config.lanes <= kMaxLanes);
+}
+
+void Receiver::handle_segment(std::uint32_t lane, const Imm& imm, std::uint32_t bytes) noexcept {
+  if (imm.notify > config_.notify_count) {
+    ++counts_.malformed;
+    return;
+  }
+  switch (sequencer_.accept(imm)) {
+    case Sequencer::Verdict::kAccepted:
+      ++lane_counts_[lane].segments;
+      lane_counts_[lane].bytes += bytes;
+      break;
+    case Sequencer::Verdict::kDuplicate: ++counts_.duplicates; break;
+    case Sequencer::Verdict::kOutOfWindow: ++counts_.out_of_window; break;
+    case Sequencer::Verdict::kMalformed: ++counts_.malformed; break;
+  }
+}
+
+void Receiver::advance() noexcept {
+  while (sequencer_.head_arrived()) {
+    const std::uint8_t notify = sequencer_.head_notify();
+    if (notify != 0 && !notifications_.push(notify)) return;
+    sequencer_.pop();
+  }
+}
+
+bool Receiver::poll(std::uint8_t& index) noexcept {
+  if (notifications_.empty()) return false;
+  index = notifications_.front();
+  notifications_.pop();
+  return true;
+}
+
+void Receiver::on_granted() noexcept {
+  granted_delivered_ = sequencer_.delivered();
+  granted_ = posted_;
+  lane_grant_due_ = false;
+}
+
+}  // namespace braid::channel

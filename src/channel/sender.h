@@ -1,0 +1,126 @@
+#pragma once
+
+#include <braid/channel.h>
+#include <braid/time.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "base/ring.h"
+#include "channel/imm.h"
+#include "channel/operation_table.h"
+#include "channel/planner.h"
+#include "channel/scheduler.h"
+
+namespace braid::channel {
+
+/// A segment that was given to a lane and has to be posted there.
+struct SegmentPost {
+  std::uint32_t lane = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t local_address = 0;
+  std::uint64_t remote_address = 0;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  Imm imm;
+};
+
+/// What a lane did in the sending direction.
+struct LaneSendCounts {
+  std::uint64_t posted_segments = 0;
+  std::uint64_t completed_segments = 0;
+  std::uint64_t completed_bytes = 0;
+  Duration completion_time_sum{0};
+  std::uint64_t errors = 0;
+};
+
+/// Sending half of a channel, without I/O: operations in, segments out, completions in.
+///
+/// Contract: accept() takes an operation; next() yields segments in sequence order until window,
+/// credits or lanes are exhausted; handle_completion() is called once for each segment that was
+/// yielded, in any order; fail() ends everything.
+/// Invariant: next sequence - lowest unacknowledged <= window, and <= what the receiver granted.
+/// Cost: O(1) amortised per segment; allocates in the constructor only.
+class Sender {
+ public:
+  struct Config {
+    std::uint32_t lanes = 1;
+    std::uint32_t lane_depth = 16;
+    std::uint32_t window = 1024;  // power of two
+    std::uint32_t segment_bytes = 512U << 10U;
+    std::uint32_t operation_capacity = 256;
+    std::uint32_t peer_receive_depth = 64;
+    Sequence first_sequence = Sequence(0);
+  };
+  /// Why next() yielded nothing.
+  enum class Blocked : std::uint8_t { kNothing, kIdle, kWindow, kLanes };
+
+  explicit Sender(const Config& config);
+
+  /// Accepts an operation whose fields from local_address to notify are filled in. Index, or
+  /// OperationTable::kNone when the table is full.
+  [[nodiscard]] std::uint32_t accept(const Operation& operation) noexcept;
+
+  /// Yields the next segment and counts it as under way. False: blocked() says why.
+  [[nodiscard]] bool next(SegmentPost& post, TimePoint now) noexcept;
+  [[nodiscard]] Blocked blocked() const noexcept { return blocked_; }
+
+  /// The segment with this sequence, on this lane, is done. False when no such segment is under
+  /// way: then nothing changed.
+  [[nodiscard]] bool handle_completion(Sequence sequence, std::uint32_t lane, Status status,
+                                       TimePoint now) noexcept;
+
+  /// The receiver has delivered `total` sequences and posted `receives` receives on `lane`. False
+  /// when a peer cannot truthfully say so.
+  [[nodiscard]] bool handle_delivered(std::uint64_t total) noexcept;
+  [[nodiscard]] bool handle_granted(std::uint32_t lane, std::uint32_t receives) noexcept;
+
+  /// Nothing more is yielded. Operations with nothing under way end now with `status`, the others
+  /// when their last segment has completed, or in abandon().
+  void fail(Status status) noexcept;
+  /// Ends what is still active although segments of it have not completed.
+  void abandon() noexcept;
+
+  [[nodiscard]] OperationTable& operations() noexcept { return operations_; }
+  [[nodiscard]] const LaneSendCounts& lane_counts(std::uint32_t lane) const noexcept {
+    return counts_[lane];
+  }
+  [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+  /// Sequences used since the beginning.
+  [[nodiscard]] std::uint64_t sequences_used() const noexcept { return next_; }
+  [[nodiscard]] std::uint32_t inflight_segments() const noexcept { return inflight_; }
+  /// When the oldest segment under way was yielded, or kNever.
+  [[nodiscard]] TimePoint oldest_post_time() const noexcept;
+
+ private:
+  struct Record {
+    TimePoint posted_at;
+    std::uint32_t operation = 0;
+    std::uint32_t bytes = 0;
+    std::uint32_t lane = 0;
+    bool under_way = false;
+  };
+
+  [[nodiscard]] Record& record_of(std::uint64_t number) noexcept {
+    return records_[number & window_mask_];
+  }
+  void finish_if_done(std::uint32_t index) noexcept;
+
+  Config config_;
+  std::uint32_t window_mask_;
+  Scheduler scheduler_;
+  OperationTable operations_;
+  Ring<std::uint32_t> queue_;  // operations that are not fully planned, in order
+  std::unique_ptr<Record[]> records_;
+  // 64-bit counts of sequences; the 24-bit sequence is first_sequence + count.
+  std::uint64_t next_ = 0;
+  std::uint64_t lowest_ = 0;  // every sequence below it is acknowledged
+  std::uint64_t delivered_ = 0;
+  std::uint32_t inflight_ = 0;
+  Blocked blocked_ = Blocked::kIdle;
+  Status failure_;
+  std::array<LaneSendCounts, kMaxLanes> counts_{};
+};
+
+}  // namespace braid::channel

@@ -1,0 +1,260 @@
+// Immediate codec, planner, scheduler, control budget, operation table: each against a trivial
+// model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "channel/control_budget.h"
+#include "channel/control_message.h"
+#include "channel/imm.h"
+#include "channel/operation_table.h"
+#include "channel/planner.h"
+#include "channel/scheduler.h"
+
+namespace braid::channel {
+namespace {
+
+TEST(Imm, FieldsLieWhereTheArchitectureSays) {
+  EXPECT_EQ(encode_imm({Sequence(0), 0, false}), 0U);
+  EXPECT_EQ(encode_imm({Sequence(0xFFFFFF), 0, false}), 0x00FFFFFFU);
+  EXPECT_EQ(encode_imm({Sequence(0), 127, false}), 0x7F000000U);
+  EXPECT_EQ(encode_imm({Sequence(0), 0, true}), 0x80000000U);
+  EXPECT_EQ(encode_imm({Sequence(0x123456), 0x15, true}), 0x95123456U);
+}
+
+TEST(Imm, AnyWord_DecodedAndEncoded_IsTheSameWord) {
+  Random random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const auto word = static_cast<std::uint32_t>(random.next());
+    EXPECT_EQ(encode_imm(decode_imm(word)), word);
+  }
+}
+
+TEST(Planner, AnyOperation_CutsAreAlignedContiguousAndWithinTheLimit) {
+  Random random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const auto requested = static_cast<std::uint32_t>(1 + random.below(1U << 20U));
+    const auto port_max = static_cast<std::uint32_t>(128 + random.below(1U << 20U));
+    const std::uint32_t segment = effective_segment_bytes(requested, port_max);
+    const std::uint64_t total = random.below(20) * segment + random.below(segment + 1ULL);
+    std::uint64_t offset = 0;
+    for (int guard = 0; guard < 100; ++guard) {
+      const Segment cut = plan_segment(total, offset, segment);
+      ASSERT_EQ(cut.offset, offset);
+      ASSERT_EQ(cut.offset % kCutAlignment, 0U);
+      ASSERT_LE(cut.bytes, segment);
+      offset += cut.bytes;
+      if (cut.last) break;
+      ASSERT_EQ(cut.bytes, segment);
+    }
+    ASSERT_EQ(offset, total);
+  }
+}
+
+TEST(Planner, Limits_AtAndOnePast) {
+  EXPECT_TRUE(plan_segment(0, 0, 128).last);
+  EXPECT_EQ(plan_segment(0, 0, 128).bytes, 0U);
+  EXPECT_TRUE(plan_segment(128, 0, 128).last);
+  EXPECT_FALSE(plan_segment(129, 0, 128).last);
+  EXPECT_EQ(plan_segment(129, 128, 128).bytes, 1U);
+  EXPECT_EQ(effective_segment_bytes(1U << 30U, UINT32_MAX), 1U << 30U);
+  EXPECT_EQ(effective_segment_bytes((1U << 30U) + 128, UINT32_MAX), 1U << 30U);
+  EXPECT_EQ(effective_segment_bytes(1 << 20, 1U << 16U), 1U << 16U);
+  EXPECT_EQ(effective_segment_bytes(255, UINT32_MAX), 128U);
+  EXPECT_EQ(effective_segment_bytes(1, UINT32_MAX), 128U);
+}
+
+TEST(Planner, BeyondFourGigabytes_OffsetsKeepAllBits) {
+  const std::uint64_t total = (5ULL << 30U) + 7;
+  const Segment cut = plan_segment(total, 5ULL << 30U, 1U << 30U);
+  EXPECT_TRUE(cut.last);
+  EXPECT_EQ(cut.bytes, 7U);
+  EXPECT_EQ(cut.offset, 5ULL << 30U);
+}
+
+TEST(Scheduler, LanesWithRoom_AreTakenInTurn) {
+  Scheduler scheduler(3, 4);
+  for (std::uint32_t lane = 0; lane < 3; ++lane) ASSERT_TRUE(scheduler.on_granted(lane, 8, 8));
+  std::vector<std::uint32_t> order;
+  for (int i = 0; i < 6; ++i) {
+    order.push_back(scheduler.pick());
+    scheduler.on_given(order.back());
+  }
+  EXPECT_EQ(order, (std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2}));
+}
+
+TEST(Scheduler, LaneAtItsCapOrWithoutCredit_IsPassedOver) {
+  Scheduler scheduler(3, 1);
+  ASSERT_TRUE(scheduler.on_granted(0, 2, 8));
+  ASSERT_TRUE(scheduler.on_granted(2, 2, 8));
+  scheduler.on_given(0);            // full
+  EXPECT_EQ(scheduler.pick(), 2U);  // lane 1 was granted nothing
+  scheduler.on_given(2);
+  EXPECT_EQ(scheduler.pick(), Scheduler::kNone);
+  scheduler.on_completed(2);
+  EXPECT_EQ(scheduler.pick(), 2U);
+}
+
+TEST(Scheduler, ImpossibleGrants_AreRefused) {
+  Scheduler scheduler(1, 4);
+  EXPECT_TRUE(scheduler.on_granted(0, 8, 8));
+  EXPECT_FALSE(scheduler.on_granted(0, 7, 8));  // fewer than before
+  EXPECT_FALSE(scheduler.on_granted(0, 9, 8));  // more than the depth beyond what was used
+  scheduler.on_given(0);
+  EXPECT_TRUE(scheduler.on_granted(0, 9, 8));
+}
+
+TEST(Scheduler, RandomRun_NeverExceedsCapOrCredit) {
+  Random random(3);
+  constexpr std::uint32_t kLanes = 5, kDepth = 3, kReceives = 4;
+  Scheduler scheduler(kLanes, kDepth);
+  std::vector<std::uint32_t> outstanding(kLanes), given(kLanes), granted(kLanes);
+  for (int i = 0; i < 100'000; ++i) {
+    const auto lane = static_cast<std::uint32_t>(random.below(kLanes));
+    switch (random.below(3)) {
+      case 0: {
+        const std::uint32_t pick = scheduler.pick();
+        bool any = false;
+        for (std::uint32_t l = 0; l < kLanes; ++l) {
+          any = any || (outstanding[l] < kDepth && given[l] < granted[l]);
+        }
+        ASSERT_EQ(pick != Scheduler::kNone, any);
+        if (pick == Scheduler::kNone) break;
+        ASSERT_LT(outstanding[pick], kDepth);
+        ASSERT_LT(given[pick], granted[pick]);
+        scheduler.on_given(pick);
+        ++outstanding[pick];
+        ++given[pick];
+        break;
+      }
+      case 1:
+        if (outstanding[lane] == 0) break;
+        scheduler.on_completed(lane);
+        --outstanding[lane];
+        break;
+      default: {
+        const std::uint32_t total = given[lane] + static_cast<std::uint32_t>(random.below(6));
+        const bool possible = total >= granted[lane] && total - given[lane] <= kReceives;
+        ASSERT_EQ(scheduler.on_granted(lane, total, kReceives), possible);
+        if (possible) granted[lane] = total;
+      }
+    }
+  }
+}
+
+TEST(ControlBudget, TwoSidesAtRandom_NeverOverrunReceivesAndNeverJam) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    struct Side {
+      ControlBudget budget;
+      std::deque<std::uint32_t> inbox;  // what each message on its way confirms
+      std::uint64_t ordinary = 0;
+    } sides[2];
+    auto send = [&](int from) {
+      sides[1 - from].inbox.push_back(sides[from].budget.received());
+      sides[from].budget.on_sent();
+      ASSERT_LE(sides[1 - from].inbox.size(), ControlBudget::kReceives);
+    };
+    auto step = [&](int self, bool eager) {
+      Side& side = sides[self];
+      if (random.chance_ppm(300'000)) {
+        while (!side.inbox.empty()) {
+          ASSERT_TRUE(side.budget.on_confirmed(side.inbox.front()));
+          side.inbox.pop_front();
+          side.budget.on_received();
+        }
+        if (side.budget.must_confirm()) send(self);
+      }
+      if (eager && side.budget.may_send()) {
+        send(self);
+        ++side.ordinary;
+      }
+    };
+    for (int i = 0; i < 3000; ++i) step(static_cast<int>(random.below(2)), random.below(2) == 0);
+    const std::uint64_t before[2] = {sides[0].ordinary, sides[1].ordinary};
+    for (int i = 0; i < 3000; ++i) step(static_cast<int>(random.below(2)), true);
+    EXPECT_GT(sides[0].ordinary, before[0] + 100) << "seed " << seed;
+    EXPECT_GT(sides[1].ordinary, before[1] + 100) << "seed " << seed;
+  }
+}
+
+TEST(ControlBudget, ImpossibleConfirmations_AreRefused) {
+  ControlBudget budget;
+  EXPECT_FALSE(budget.on_confirmed(1));
+  budget.on_sent();
+  EXPECT_TRUE(budget.on_confirmed(1));
+  EXPECT_FALSE(budget.on_confirmed(0));
+  EXPECT_FALSE(budget.on_confirmed(2));
+}
+
+TEST(ControlMessage, RoundTrip_AndAnyOtherLength_IsRefused) {
+  ControlMessage message;
+  message.type = ControlType::kClose;
+  message.control_received = 7;
+  message.delivered = 1ULL << 40U;
+  message.sequences_used = (1ULL << 41U) + 3;
+  message.lane_count = 3;
+  message.receives_posted[0] = 1;
+  message.receives_posted[2] = UINT32_MAX;
+  std::array<std::byte, kControlSlotBytes> buffer{};
+  const std::size_t bytes = encode(message, buffer);
+  ASSERT_EQ(bytes, control_message_bytes(3));
+  ControlMessage back;
+  ASSERT_TRUE(decode(std::span(buffer).first(bytes), 3, back).ok());
+  EXPECT_EQ(back.type, message.type);
+  EXPECT_EQ(back.control_received, message.control_received);
+  EXPECT_EQ(back.delivered, message.delivered);
+  EXPECT_EQ(back.sequences_used, message.sequences_used);
+  EXPECT_EQ(back.receives_posted, message.receives_posted);
+  for (std::size_t length = 0; length <= buffer.size(); ++length) {
+    if (length == bytes) continue;
+    EXPECT_FALSE(decode(std::span(buffer).first(length), 3, back).ok()) << length;
+  }
+  EXPECT_FALSE(decode(std::span(buffer).first(bytes), 4, back).ok());
+  buffer[2] = std::byte{9};
+  EXPECT_FALSE(decode(std::span(buffer).first(bytes), 3, back).ok());
+}
+
+TEST(OperationTable, RandomRun_EachTicketCompletesOnceAndNoneIsReused) {
+  Random random(4);
+  OperationTable table(8);
+  std::vector<std::uint32_t> active;
+  std::deque<std::uint64_t> completed;
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 50'000; ++i) {
+    switch (random.below(3)) {
+      case 0: {
+        const std::uint32_t index = table.accept();
+        ASSERT_EQ(index == OperationTable::kNone, active.size() + completed.size() == 8);
+        if (index == OperationTable::kNone) break;
+        ASSERT_TRUE(seen.insert(table.ticket_of(index).value).second);
+        ASSERT_NE(table.ticket_of(index).value, 0U);
+        active.push_back(index);
+        break;
+      }
+      case 1: {
+        if (active.empty()) break;
+        const std::size_t which = random.below(active.size());
+        table.complete(active[which]);
+        completed.push_back(table.ticket_of(active[which]).value);
+        active.erase(active.begin() + static_cast<std::ptrdiff_t>(which));
+        break;
+      }
+      default: {
+        Completion completion;
+        ASSERT_EQ(table.poll(completion), !completed.empty());
+        if (completed.empty()) break;
+        ASSERT_EQ(completion.ticket.value, completed.front());
+        completed.pop_front();
+      }
+    }
+    ASSERT_EQ(table.active_count(), active.size());
+  }
+}
+
+}  // namespace
+}  // namespace braid::channel
