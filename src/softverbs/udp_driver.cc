@@ -137,13 +137,17 @@ void UdpDriver::drive() noexcept {
   if (!lock.owns_lock()) return;
   TimePoint now = read_clock();
   posts_since_drive_ = 0;
-  // A long round is not an absence.
   const bool continued = now - last_drive_ < kPollerGone;
-  if (run_round(now)) now = read_clock();
+  const std::size_t received = receive(now);
+  const bool look_first =
+      leased_ && !reply_pending_ && received != 0 && received <= kMessagesToLookAt;
+  reply_pending_ = look_first;
+  const bool sent = !look_first && transmit(now);
+  if (received != 0 || sent) now = read_clock();  // a long round is not an absence
   last_drive_ = now;
   if (leased_) return;
   drives_in_a_row_ = continued ? drives_in_a_row_ + 1 : 1;
-  if (drives_in_a_row_ >= kDrivesForLease) {
+  if (drives_in_a_row_ >= drives_for_lease_) {
     leased_ = true;
     if (watching_) wake_thread();
     return;
@@ -162,9 +166,18 @@ void UdpDriver::on_datagrams(std::span<const roce::RxDatagram> datagrams, TimePo
   for (const roce::RxDatagram& datagram : datagrams) engine_->handle_packet(datagram, now);
 }
 
-bool UdpDriver::run_round(TimePoint now) noexcept {
-  const std::size_t received = wire_->receive(*this, now, kMessagesPerRound);
+std::size_t UdpDriver::receive(TimePoint now) noexcept {
+  // After silence a single message is what comes, if any: looking for a second one would cost more
+  // than it finds.
+  const std::size_t wanted = silent_ ? 1 : kMessagesPerRound;
+  const std::size_t received = wire_->receive(*this, now, wanted);
+  silent_ = received == 0;
   if (engine_->next_deadline() <= now) engine_->handle_timeout(now);
+  return received;
+}
+
+bool UdpDriver::run_round(TimePoint now) noexcept {
+  const std::size_t received = receive(now);
   const bool sent = transmit(now);
   return sent || received != 0;
 }

@@ -76,8 +76,11 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   static constexpr Duration kMaxLease = std::chrono::microseconds(1000);
   // A poller that has not polled for so long is taken to have stopped.
   static constexpr Duration kPollerGone = std::chrono::microseconds(100);
-  // Polls in a row that earn the lease: one who polls after an event has fewer.
-  static constexpr std::uint32_t kDrivesForLease = 16;
+  // Polls in a row that earn the lease: one who polls after an event has fewer. Each time that
+  // something had to wait because the poller was gone, it takes four times as many, until a poller
+  // has kept its lease for a while.
+  static constexpr std::uint32_t kMinDrivesForLease = 16;
+  static constexpr std::uint32_t kMaxDrivesForLease = 16384;
   // Looks in a row at which the poller was found polling, before the next look is put off further.
   static constexpr std::uint32_t kLooksToLengthen = 8;
   // Posts that may wait for a poller before one of them sends.
@@ -85,6 +88,9 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   static constexpr std::size_t kBatchPackets = 64;
   static constexpr int kBatchesPerRound = 8;
   static constexpr std::size_t kMessagesPerRound = 16;
+  // A poller that received no more than this gets to look at it before anything is sent: what it
+  // then posts shares a send with the acknowledgements.
+  static constexpr std::size_t kMessagesToLookAt = 2;
 
   UdpDriver(std::unique_ptr<UdpWire> wire, std::unique_ptr<PathShaper> shaper,
             std::unique_ptr<roce::Engine> engine);
@@ -92,6 +98,7 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   Status start() noexcept;
   void on_datagrams(std::span<const roce::RxDatagram> datagrams, TimePoint now) noexcept override;
 
+  std::size_t receive(TimePoint now) noexcept;
   bool run_round(TimePoint now) noexcept;
   bool transmit(TimePoint now) noexcept;
   void send(roce::TxBatch& batch, TimePoint now) noexcept;
@@ -121,8 +128,11 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   std::uint32_t drives_in_a_row_ = 0;
   std::uint32_t good_looks_ = 0;
   std::uint32_t posts_since_drive_ = 0;
+  std::uint32_t drives_for_lease_ = kMinDrivesForLease;
+  bool silent_ = false;  // the last receive found nothing
   bool leased_ = false;
-  bool watching_ = false;  // the thread waits for packets and the timer
+  bool reply_pending_ = false;  // drive() has left its answer to the next call
+  bool watching_ = false;       // the thread waits for packets and the timer
   bool stopping_ = false;
 
   std::thread thread_;
