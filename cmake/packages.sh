@@ -23,7 +23,7 @@ BRAID_PACKAGES_BENCH=(
 )
 # What the gates of .ci/run add: the second compiler, the formatter, the linter, the sanitizers.
 BRAID_PACKAGES_GATES=(
-  clang clang-format clang-tidy libclang-rt-14-dev git
+  clang clang-format clang-tidy libclang-rt-14-dev llvm git
 )
 
 # braid_package_list LIST...: prints the packages of the lists (build, test, bench, gates).
