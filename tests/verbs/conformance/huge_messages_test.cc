@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "verbs/conformance/conformance_fixture.h"
+
+// Messages around a gigabyte, in one WR. Needs twice that memory and a bed that is quick enough.
+namespace braid::verbs::conformance {
+namespace {
+
+constexpr std::uint64_t kGigabyte = 1U << 30U;
+
+/// The largest of the sizes around a gigabyte that the port takes; 0 when it takes none.
+std::uint64_t size_for(const Endpoint& endpoint) {
+  const std::uint64_t limit = endpoint.port.max_msg_sz;
+  return limit > kGigabyte ? kGigabyte + 1 : limit == kGigabyte ? kGigabyte : 0;
+}
+
+TEST_P(HugeMessages, WriteOfAGigabyteAndReadBack_ExactBytes) {
+  if (!bed_->carries_huge_messages()) GTEST_SKIP() << "the bed does not carry huge messages";
+  connect();
+  const std::uint64_t bytes = size_for(*a_);
+  if (bytes == 0) GTEST_SKIP() << "the port takes " << a_->port.max_msg_sz << " bytes at most";
+  const auto local = a_->memory(bytes);
+  const auto remote = b_->memory(bytes);
+  local->set(0, pattern(bytes, 1));
+  SendWr write(IBV_WR_RDMA_WRITE);
+  ASSERT_EQ(run(write.from(*local, 0, bytes).to(*remote)), IBV_WC_SUCCESS);
+  // Compared in place: a copy of each would double the memory.
+  EXPECT_TRUE(std::equal(local->data(), local->data() + bytes, remote->data()));
+
+  local->fill(0);
+  SendWr read(IBV_WR_RDMA_READ);
+  ASSERT_EQ(run(read.from(*local, 0, bytes).to(*remote)), IBV_WC_SUCCESS);
+  EXPECT_TRUE(std::equal(local->data(), local->data() + bytes, remote->data()));
+}
+
+}  // namespace
+}  // namespace braid::verbs::conformance
