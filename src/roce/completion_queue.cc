@@ -29,8 +29,8 @@ CompletionQueue::CompletionQueue(std::size_t capacity, void* owner)
 bool CompletionQueue::push(const ibv_wc& completion, bool solicited, bool& event) noexcept {
   event = false;
   const std::size_t head = head_.load(std::memory_order_relaxed);
-  if (error_ || head - tail_.load(std::memory_order_acquire) > mask_) {
-    error_ = true;
+  if (in_error() || head - tail_.load(std::memory_order_acquire) > mask_) {
+    error_.store(true, std::memory_order_release);
     return false;
   }
   slots_[head & mask_] = completion;

@@ -38,7 +38,7 @@ class CompletionQueue {
   /// Changes the capacity. False when more completions are queued than the new one holds.
   bool resize(std::size_t capacity) noexcept;
 
-  [[nodiscard]] bool in_error() const noexcept { return error_; }
+  [[nodiscard]] bool in_error() const noexcept { return error_.load(std::memory_order_acquire); }
   [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
   [[nodiscard]] std::size_t size() const noexcept {
     return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire);
@@ -53,7 +53,7 @@ class CompletionQueue {
   std::unique_ptr<ibv_wc[]> slots_;
   std::atomic<std::size_t> head_{0};  // written by the producer
   Arming arming_ = Arming::kNone;
-  bool error_ = false;
+  std::atomic<bool> error_{false};
   void* owner_;
   alignas(64) std::atomic<std::size_t> tail_{0};  // written by the consumer that holds the lock
   std::atomic_flag consumer_busy_ = ATOMIC_FLAG_INIT;

@@ -97,6 +97,7 @@ void Engine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask,
   if (has(IBV_QP_RNR_RETRY)) {
     qp.requester.rnr_retry_limit = qp.requester.rnr_retries_left = attr.rnr_retry;
   }
+  // Both sized on the way up only: nothing is outstanding then.
   if (has(IBV_QP_MAX_QP_RD_ATOMIC)) {
     qp.requester.max_rd_atomic = attr.max_rd_atomic;
     qp.requester.rd_ends = Ring<Psn>(attr.max_rd_atomic);
@@ -156,6 +157,7 @@ ibv_qp_state state_of(const Qp& qp) noexcept { return qp.state; }
 const FlowAddress& flow_of(const Qp& qp) noexcept { return qp.flow; }
 std::uint32_t sq_psn_of(const Qp& qp) noexcept { return qp.requester.next_psn.value(); }
 std::uint32_t rq_psn_of(const Qp& qp) noexcept { return qp.responder.expected_psn.value(); }
+std::uint32_t send_room_of(const Qp& qp) noexcept { return qp.requester.queue.room(); }
 void set_srq_limit(ReceiveQueue& srq, std::uint32_t limit) noexcept { srq.set_limit(limit); }
 std::uint32_t srq_limit_of(const ReceiveQueue& srq) noexcept { return srq.limit(); }
 

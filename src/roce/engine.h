@@ -199,6 +199,8 @@ class Engine {
 /// Current PSNs, for ibv_query_qp: sq_psn is the next to send, rq_psn the next expected.
 [[nodiscard]] std::uint32_t sq_psn_of(const Qp& qp) noexcept;
 [[nodiscard]] std::uint32_t rq_psn_of(const Qp& qp) noexcept;
+/// WRs that post_send() takes before it returns ENOMEM.
+[[nodiscard]] std::uint32_t send_room_of(const Qp& qp) noexcept;
 /// Arms the limit event of a shared receive queue (ibv_modify_srq); 0 disarms.
 void set_srq_limit(ReceiveQueue& srq, std::uint32_t limit) noexcept;
 [[nodiscard]] std::uint32_t srq_limit_of(const ReceiveQueue& srq) noexcept;

@@ -53,6 +53,7 @@ class SendQueue {
 
   [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
   [[nodiscard]] std::uint32_t completed() const noexcept { return completed_; }
+  [[nodiscard]] std::uint32_t room() const noexcept { return max_wr_ - (posted_ - completed_); }
   [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
   [[nodiscard]] SendWqe& at(std::uint32_t index) noexcept { return wqes_[index & mask_]; }
   [[nodiscard]] SendWqe& oldest() noexcept { return at(completed_); }
