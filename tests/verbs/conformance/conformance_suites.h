@@ -3,10 +3,9 @@
 #include "verbs/conformance/conformance_fixture.h"
 
 /// Instantiates one suite over one bed, as <Bed>/<Suite>.
-#define BRAID_CONFORMANCE_SUITE(Bed, Suite, factory)        \
-  INSTANTIATE_TEST_SUITE_P(                                 \
-      Bed, Suite, testing::Values(BedParam{#Bed, factory}), \
-      [](const testing::TestParamInfo<BedParam>& info) { return std::string(info.param.name); })
+#define BRAID_CONFORMANCE_SUITE(Bed, Suite, factory)                             \
+  INSTANTIATE_TEST_SUITE_P(Bed, Suite, testing::Values(BedParam{#Bed, factory}), \
+                           testing::PrintToStringParamName())
 
 /// Instantiates every suite over the bed that `factory` makes. Use it in namespace
 /// braid::verbs::conformance, in a program that links braid_verbs_conformance.
