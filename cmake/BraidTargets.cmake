@@ -8,6 +8,7 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 
 add_library(braid_options INTERFACE)
+set(is_googletest $<BOOL:$<TARGET_PROPERTY:BRAID_GOOGLETEST>>)
 target_compile_options(braid_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
   -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough -fno-strict-aliasing
@@ -15,7 +16,7 @@ target_compile_options(braid_options INTERFACE
   # verbs.h and 128-bit products use GNU extensions that -Wpedantic would name in our files.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct -Wno-nested-anon-types>
   # GoogleTest's macros define globals with constructors, so its programs are exempt.
-  $<$<AND:$<CXX_COMPILER_ID:Clang>,$<NOT:$<BOOL:$<TARGET_PROPERTY:BRAID_GOOGLETEST>>>>:-Wglobal-constructors>)
+  $<$<CXX_COMPILER_ID:Clang>:$<$<NOT:${is_googletest}>:-Wglobal-constructors>>)
 if(BRAID_SANITIZE)
   target_compile_options(braid_options INTERFACE
     -fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
