@@ -1,5 +1,6 @@
 #include "softverbs/udp_driver.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -122,37 +123,55 @@ void UdpDriver::close_source_port(const roce::IpAddress& /*source*/, std::uint16
 
 void UdpDriver::after_post() noexcept {
   const TimePoint now = read_clock();
-  const bool poller_active = leased_ && now - last_drive_ < kPollerGone;
+  const bool poller_active = leased_ && now - last_drive_.load() < kPollerGone;
   const bool first = posts_since_drive_ % kMaxDeferredPosts == 0;
   ++posts_since_drive_;
   // With a poller at work only the first of a series pays for a system call: latency matters to
   // it alone, and those behind it share one.
-  if (poller_active && !first) return;
-  (void)transmit(now);
+  if (!poller_active || first) (void)transmit(now);
+  publish_work();
   attend_deadline();
 }
 
 void UdpDriver::drive() noexcept {
+  const TimePoint called = read_clock();
+  count_drive(called);
+  const bool earns_lease = !leased_ && drives_in_a_row_ >= drives_for_lease_;
+  if (silent_ && !earns_lease && !has_work(called)) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  TimePoint now = read_clock();
+
+  const TimePoint now = read_clock();  // another thread may have been here since `called`
   posts_since_drive_ = 0;
-  const bool continued = now - last_drive_ < kPollerGone;
   const std::size_t received = receive(now);
   const bool look_first =
       leased_ && !reply_pending_ && received != 0 && received <= kMessagesToLookAt;
-  reply_pending_ = look_first;
   const bool sent = !look_first && transmit(now);
-  if (received != 0 || sent) now = read_clock();  // a long round is not an absence
-  last_drive_ = now;
-  if (leased_) return;
-  drives_in_a_row_ = continued ? drives_in_a_row_ + 1 : 1;
-  if (drives_in_a_row_ >= drives_for_lease_) {
+  reply_pending_ = look_first;
+  if (received != 0 || sent) last_drive_ = read_clock();  // a long round is not an absence
+  if (earns_lease && !leased_) {
     leased_ = true;
     if (watching_) wake_thread();
-    return;
   }
-  attend_deadline();
+  publish_work();
+  if (!leased_) attend_deadline();
+}
+
+void UdpDriver::count_drive(TimePoint now) noexcept {
+  const bool continued = now - last_drive_.load() < kPollerGone;
+  last_drive_ = now;
+  // Pollers on several threads may lose a count here, which only delays the lease.
+  drives_in_a_row_ = continued ? drives_in_a_row_ + 1 : 1;
+}
+
+bool UdpDriver::has_work(TimePoint now) const noexcept {
+  if (work_due_.load() <= now) return true;
+  pollfd receive{wire_->receive_fd(), POLLIN, 0};
+  return ::poll(&receive, 1, 0) != 0;
+}
+
+void UdpDriver::publish_work() noexcept {
+  work_due_ = engine_->wants_transmit() ? TimePoint::min() : next_deadline();
 }
 
 void UdpDriver::on_armed() noexcept {
@@ -179,10 +198,12 @@ std::size_t UdpDriver::receive(TimePoint now) noexcept {
 bool UdpDriver::run_round(TimePoint now) noexcept {
   const std::size_t received = receive(now);
   const bool sent = transmit(now);
+  publish_work();
   return sent || received != 0;
 }
 
 bool UdpDriver::transmit(TimePoint now) noexcept {
+  reply_pending_ = false;
   bool sent = false;
   for (int i = 0; i < kBatchesPerRound && engine_->wants_transmit(); ++i) {
     batch_.clear();

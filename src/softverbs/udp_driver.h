@@ -3,6 +3,7 @@
 #include <braid/result.h>
 #include <braid/soft_device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -104,6 +105,9 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   void send(roce::TxBatch& batch, TimePoint now) noexcept;
   bool send_released(TimePoint now) noexcept;
   [[nodiscard]] TimePoint next_deadline() const noexcept;
+  [[nodiscard]] bool has_work(TimePoint now) const noexcept;
+  void count_drive(TimePoint now) noexcept;
+  void publish_work() noexcept;
 
   // The device's thread (udp_driver_thread.cc).
   void run_thread() noexcept;
@@ -121,19 +125,23 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   FileDescriptor wake_event_;
   FileDescriptor timer_;
 
-  // All guarded by mutex_.
-  TimePoint last_drive_{};
+  // Guarded by mutex_.
   TimePoint timer_due_ = kNever;  // what timer_ is set to
   Duration lease_{kMinLease};
-  std::uint32_t drives_in_a_row_ = 0;
   std::uint32_t good_looks_ = 0;
   std::uint32_t posts_since_drive_ = 0;
-  std::uint32_t drives_for_lease_ = kMinDrivesForLease;
-  bool silent_ = false;  // the last receive found nothing
-  bool leased_ = false;
   bool reply_pending_ = false;  // drive() has left its answer to the next call
   bool watching_ = false;       // the thread waits for packets and the timer
   bool stopping_ = false;
+
+  // Read by pollers without mutex_. One that spins in drive() must seldom hold the mutex: when the
+  // system takes the processor from it just then, nobody else can move a packet either.
+  std::atomic<TimePoint> last_drive_{};
+  std::atomic<std::uint32_t> drives_in_a_row_{0};
+  std::atomic<std::uint32_t> drives_for_lease_{kMinDrivesForLease};
+  std::atomic<TimePoint> work_due_{kNever};  // the engine's or shaper's next work but packets
+  std::atomic<bool> leased_{false};
+  std::atomic<bool> silent_{false};  // the last receive found nothing
 
   std::thread thread_;
 };

@@ -103,11 +103,11 @@ void UdpDriver::wait_out_lease(std::unique_lock<std::mutex>& lock) noexcept {
   lock.lock();
   if (!leased_ || stopping_) return;
   const TimePoint looked = now();
-  if (looked - last_drive_ < std::clamp(lease_ / 2, kMinLease, kPollerGone)) {
+  if (looked - last_drive_.load() < std::clamp(lease_ / 2, kMinLease, kPollerGone)) {
     if (++good_looks_ >= kLooksToLengthen) {
       good_looks_ = 0;
       lease_ = std::min(lease_ * 2, kMaxLease);
-      drives_for_lease_ = std::max(drives_for_lease_ / 2, kMinDrivesForLease);
+      drives_for_lease_ = std::max(drives_for_lease_.load() / 2, kMinDrivesForLease);
     }
     return;
   }
@@ -117,7 +117,7 @@ void UdpDriver::wait_out_lease(std::unique_lock<std::mutex>& lock) noexcept {
   if (run_round(looked)) {
     // Something had to wait for this look.
     lease_ = std::max(lease_ / 2, kMinLease);
-    drives_for_lease_ = std::min(drives_for_lease_ * 4, kMaxDrivesForLease);
+    drives_for_lease_ = std::min(drives_for_lease_.load() * 4, kMaxDrivesForLease);
   }
 }
 
