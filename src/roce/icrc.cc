@@ -140,8 +140,9 @@ class IdDeltas {
 };
 
 const IdDeltas& id_deltas() noexcept {
-  static const IdDeltas deltas;
-  return deltas;
+  // Never destroyed: a device's thread may still run when the process's static objects go.
+  static const IdDeltas* const deltas = new IdDeltas;
+  return *deltas;
 }
 
 }  // namespace

@@ -76,10 +76,6 @@ SoftContext* SoftContext::open(ibv_device* device, DriverFactory& factory,
 }
 
 int SoftContext::close(SoftContext* context) noexcept {
-  {
-    const std::lock_guard lock(context->driver_->mutex());
-    if (context->object_count_ != 0) return EBUSY;
-  }
   delete context;
   return 0;
 }

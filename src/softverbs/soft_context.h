@@ -53,7 +53,7 @@ class SoftContext final : public roce::EngineEvents {
   /// Opens `device`. Null with errno when the driver cannot be made; the sink says why.
   static SoftContext* open(ibv_device* device, DriverFactory& factory, ErrorSink sink) noexcept;
   ~SoftContext() override;
-  /// 0, or EBUSY while objects of the context exist.
+  /// Always 0. As with libibverbs, objects that still exist stop working and must not be used.
   static int close(SoftContext* context) noexcept;
   [[nodiscard]] static SoftContext& of(ibv_context* context) noexcept;
 
