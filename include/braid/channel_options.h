@@ -14,8 +14,9 @@ inline constexpr std::uint32_t kMaxNotifyIndex = 127;
 /// Everything about a channel that its user may decide. Each side has its own; `lanes` and the
 /// number of notify ids must agree, and both sides fail with both numbers when they do not.
 struct ChannelOptions {
-  /// QPs that carry data. Default 4; 1..128. Memory: each lane costs its queues on the device,
-  /// about 64 bytes per WR of lane_depth + receive_depth. More lanes use more network paths.
+  /// QPs that carry data. Default 4; 1..128; on the listening side also 0 = as many as the peer
+  /// asks for. Memory: each lane costs its queues on the device, about 64 bytes per WR of
+  /// lane_depth + receive_depth. More lanes use more network paths.
   std::uint32_t lanes = 4;
 
   /// Most bytes that one WR carries. Default 512 KiB; 128..1 GiB, rounded down to a multiple of

@@ -87,6 +87,9 @@ class Sender {
     return counts_[lane];
   }
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+  [[nodiscard]] std::uint32_t peer_receive_depth() const noexcept {
+    return config_.peer_receive_depth;
+  }
   /// Sequences used since the beginning.
   [[nodiscard]] std::uint64_t sequences_used() const noexcept { return next_; }
   [[nodiscard]] std::uint32_t inflight_segments() const noexcept { return inflight_; }

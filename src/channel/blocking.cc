@@ -1,0 +1,155 @@
+#include <braid/blocking.h>
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+namespace braid::blocking {
+namespace {
+
+constexpr int kSocketWaitMs = 20;
+constexpr Duration kRetryPause = std::chrono::milliseconds(50);
+/// progress() calls that find nothing before the caller sleeps instead of yielding.
+constexpr int kIdleYields = 2000;
+constexpr Duration kIdleSleep = std::chrono::microseconds(50);
+
+void wait_readable(int descriptor) noexcept {
+  pollfd entry{descriptor, POLLIN, 0};
+  (void)::poll(&entry, descriptor >= 0 ? 1U : 0U, kSocketWaitMs);
+}
+
+// Steps a connection until it is done or `deadline` has passed.
+Result<std::unique_ptr<Channel>> finish(Connection& connection, TimePoint deadline,
+                                        std::string* why) noexcept {
+  ConnectStage stage = connection.stage();
+  for (;;) {
+    const Status status = connection.step(now());
+    if (status.ok()) return connection.take();
+    if (status.code() != StatusCode::kWouldBlock) {
+      if (why != nullptr) *why = connection.why();
+      return status;
+    }
+    if (now() >= deadline) {
+      if (why != nullptr) *why = "the peer did not finish the handshake in time";
+      return Status(StatusCode::kTimeout);
+    }
+    if (connection.stage() == stage) wait_readable(connection.descriptor());
+    stage = connection.stage();
+  }
+}
+
+bool refused(Status status) noexcept {
+  return status.code() == StatusCode::kConnectionFailed &&
+         status.origin() == StatusOrigin::kSystem && status.detail() == ECONNREFUSED;
+}
+
+TimePoint deadline_after(Duration timeout) noexcept {
+  return timeout == Duration(0) ? kNever : now() + timeout;
+}
+
+// Spins, then yields, then sleeps: the reaction is quick while work flows and a quiet channel
+// costs little.
+class Idler {
+ public:
+  void on_progress(bool moved) noexcept {
+    if (moved) {
+      idle_ = 0;
+    } else if (++idle_ < kIdleYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kIdleSleep);
+    }
+  }
+
+ private:
+  int idle_ = 0;
+};
+
+Status end_of(const Channel& channel) noexcept {
+  return channel.state() == ChannelState::kFailed ? channel.error().status
+                                                  : Status(StatusCode::kAborted);
+}
+
+}  // namespace
+
+TimePoint now() noexcept { return TimePoint(std::chrono::steady_clock::now().time_since_epoch()); }
+
+Result<std::unique_ptr<Channel>> connect(const Device& device, std::string_view host,
+                                         std::uint16_t port, const ChannelOptions& options,
+                                         Duration timeout, std::string* why) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  for (;;) {
+    Result<Connection> connection = Connection::connect(device, host, port, options, now(), why);
+    Status status = connection.error();
+    if (connection) {
+      Result<std::unique_ptr<Channel>> channel = finish(*connection, deadline, why);
+      if (channel) return channel;
+      status = channel.error();
+    }
+    if (!refused(status) || now() >= deadline) return status;
+    std::this_thread::sleep_for(kRetryPause);
+  }
+}
+
+Result<std::unique_ptr<Channel>> accept(Listener& listener, const Device& device,
+                                        const ChannelOptions& options, Duration timeout,
+                                        std::string* why) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  for (;;) {
+    Result<Connection> connection = listener.poll(device, options, now());
+    if (connection) return finish(*connection, deadline, why);
+    if (connection.error().code() != StatusCode::kWouldBlock) {
+      if (why != nullptr) *why = "accepting failed: " + connection.error().to_string();
+      return connection.error();
+    }
+    if (now() >= deadline) {
+      if (why != nullptr) *why = "no peer connected in time";
+      return Status(StatusCode::kTimeout);
+    }
+    wait_readable(listener.descriptor());
+  }
+}
+
+Result<Notification> wait_notification(Channel& channel, Duration timeout) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  Idler idler;
+  std::array<Notification, 1> one{};
+  for (;;) {
+    if (channel.poll_notifications(one) == 1) return one[0];
+    if (channel.state() != ChannelState::kOpen || channel.peer_closed()) return end_of(channel);
+    if (now() >= deadline) return Status(StatusCode::kTimeout);
+    idler.on_progress(channel.progress(now()));
+  }
+}
+
+Status drain(Channel& channel, Duration timeout) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  Idler idler;
+  Status first;
+  std::array<Completion, 16> batch{};
+  for (;;) {
+    const bool done = channel.drained();
+    const std::size_t count = channel.poll_completions(batch);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (first.ok()) first = batch[i].status;
+    }
+    if (done && count < batch.size()) return first;
+    if (now() >= deadline) return Status(StatusCode::kTimeout);
+    idler.on_progress(channel.progress(now()));
+  }
+}
+
+Status close(Channel& channel, Duration timeout) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  Idler idler;
+  channel.close();
+  while (channel.state() == ChannelState::kOpen) {
+    if (now() >= deadline) return Status(StatusCode::kTimeout);
+    idler.on_progress(channel.progress(now()));
+  }
+  return channel.state() == ChannelState::kClosed ? Status() : channel.error().status;
+}
+
+}  // namespace braid::blocking

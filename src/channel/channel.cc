@@ -1,0 +1,41 @@
+#include <braid/channel.h>
+
+#include <utility>
+
+#include "channel/channel_core.h"
+
+namespace braid {
+
+Channel::Channel(std::unique_ptr<ChannelCore> core) noexcept : core_(std::move(core)) {}
+Channel::~Channel() = default;
+Channel::Channel(Channel&&) noexcept = default;
+Channel& Channel::operator=(Channel&&) noexcept = default;
+
+Result<Ticket> Channel::put(LocalRange local, RemoteRange remote, PutOptions options) noexcept {
+  return core_->put(local, remote, options);
+}
+Result<Ticket> Channel::notify(NotifyIndex index, std::uint64_t user_data) noexcept {
+  return core_->notify(index, user_data);
+}
+bool Channel::progress(TimePoint now) noexcept { return core_->progress(now); }
+std::size_t Channel::poll_completions(std::span<Completion> completions) noexcept {
+  return core_->poll_completions(completions);
+}
+std::size_t Channel::poll_notifications(std::span<Notification> notifications) noexcept {
+  return core_->poll_notifications(notifications);
+}
+bool Channel::drained() const noexcept { return core_->drained(); }
+void Channel::close() noexcept { core_->close(); }
+ChannelState Channel::state() const noexcept { return core_->state(); }
+bool Channel::peer_closed() const noexcept { return core_->peer_closed(); }
+const ChannelError& Channel::error() const noexcept { return core_->error(); }
+std::span<const RemoteMemory> Channel::remote_memories() const noexcept {
+  return core_->remote_memories();
+}
+const ChannelOptions& Channel::options() const noexcept { return core_->options(); }
+std::uint32_t Channel::lane_count() const noexcept { return core_->options().lanes; }
+LaneStats Channel::lane_stats(std::uint32_t lane) const noexcept { return core_->lane_stats(lane); }
+ChannelStats Channel::stats() const noexcept { return core_->stats(); }
+const std::string& Channel::peer_address() const noexcept { return core_->peer_address(); }
+
+}  // namespace braid

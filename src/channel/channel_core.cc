@@ -1,0 +1,299 @@
+#include "channel/channel_core.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/random.h"
+#include "verbs/gid_choice.h"
+
+namespace braid {
+namespace {
+
+constexpr std::uint32_t kControlSendDepth = 16;  // control messages and one keepalive
+
+channel::Sender::Config sender_config(const ChannelOptions& options,
+                                      const ChannelCore::Agreed& agreed) noexcept {
+  channel::Sender::Config config;
+  config.lanes = options.lanes;
+  config.lane_depth = options.lane_depth;
+  config.window = agreed.window_segments;
+  config.segment_bytes = options.segment_bytes;
+  config.operation_capacity = options.operation_capacity;
+  config.peer_receive_depth = agreed.peer_receive_depth;
+  return config;
+}
+
+channel::Receiver::Config receiver_config(const ChannelOptions& options,
+                                          const ChannelCore::Agreed& agreed) noexcept {
+  channel::Receiver::Config config;
+  config.lanes = options.lanes;
+  config.receive_depth = options.receive_depth;
+  config.window = agreed.window_segments;
+  config.notification_capacity = options.notification_capacity;
+  config.notify_count = options.notify_ids.empty()
+                            ? static_cast<std::uint8_t>(kMaxNotifyIndex)
+                            : static_cast<std::uint8_t>(options.notify_ids.size());
+  return config;
+}
+
+}  // namespace
+
+ChannelCore::ChannelCore(std::shared_ptr<DeviceCore> device, const ChannelOptions& options,
+                         const Agreed& agreed)
+    : device_(std::move(device)),
+      options_(options),
+      sender_(sender_config(options, agreed)),
+      receiver_(receiver_config(options, agreed)),
+      lanes_(std::make_unique<channel::Lane[]>(options.lanes)) {
+  options_.window_segments = agreed.window_segments;
+}
+
+Result<std::unique_ptr<ChannelCore>> ChannelCore::create(std::shared_ptr<DeviceCore> device,
+                                                         const ChannelOptions& options,
+                                                         const Agreed& agreed,
+                                                         std::uint64_t psn_seed, std::string& why) {
+  std::unique_ptr<ChannelCore> core(new ChannelCore(std::move(device), options, agreed));
+  Status status = core->create_control_buffer(why);
+  if (status.ok()) status = core->create_queues(psn_seed, why);
+  if (!status.ok()) return status;
+  return core;
+}
+
+ChannelCore::~ChannelCore() {
+  verbs::VerbsApi& api = device_->api();
+  for (std::uint32_t i = 0; i < options_.lanes; ++i) {
+    if (lanes_[i].qp() != nullptr) api.destroy_qp(lanes_[i].qp());
+  }
+  if (control_qp_ != nullptr) api.destroy_qp(control_qp_);
+  if (send_cq_ != nullptr) api.destroy_cq(send_cq_);
+  if (receive_cq_ != nullptr) api.destroy_cq(receive_cq_);
+  if (control_mr_ != nullptr) api.dereg_mr(control_mr_);
+}
+
+Status ChannelCore::create_control_buffer(std::string& why) {
+  const std::size_t bytes =
+      (kControlSendSlots + channel::ControlBudget::kReceives) * channel::kControlSlotBytes;
+  control_buffer_ = std::make_unique<std::byte[]>(bytes);
+  control_mr_ = device_->api().reg_mr_iova(device_->pd(), control_buffer_.get(), bytes,
+                                           reinterpret_cast<std::uintptr_t>(control_buffer_.get()),
+                                           IBV_ACCESS_LOCAL_WRITE);
+  if (control_mr_ != nullptr) return Status();
+  const int error = errno;
+  why = "the control buffer cannot be registered on " + device_->name() +
+        ": check the memlock limit (ulimit -l)";
+  return Status::from_verbs(StatusCode::kOutOfMemory, error);
+}
+
+ibv_qp* ChannelCore::create_qp(std::uint32_t send_depth, std::uint32_t receive_depth) noexcept {
+  ibv_qp_init_attr init{};
+  init.send_cq = send_cq_;
+  init.recv_cq = receive_cq_;
+  init.cap.max_send_wr = send_depth;
+  init.cap.max_recv_wr = receive_depth;
+  init.cap.max_send_sge = 1;
+  init.cap.max_recv_sge = 1;
+  init.qp_type = IBV_QPT_RC;
+  return device_->api().create_qp(device_->pd(), &init);
+}
+
+Status ChannelCore::create_queues(std::uint64_t psn_seed, std::string& why) {
+  verbs::VerbsApi& api = device_->api();
+  const std::uint32_t sends = options_.lanes * options_.lane_depth + kControlSendDepth;
+  const std::uint32_t receives =
+      options_.lanes * options_.receive_depth + channel::ControlBudget::kReceives;
+  send_cq_ = api.create_cq(device_->context(), static_cast<int>(sends), this, nullptr, 0);
+  if (send_cq_ != nullptr) {
+    receive_cq_ = api.create_cq(device_->context(), static_cast<int>(receives), this, nullptr, 0);
+  }
+  if (receive_cq_ == nullptr) {
+    const int error = errno;
+    why = "completion queues for " + std::to_string(sends) + " sends and " +
+          std::to_string(receives) + " receives cannot be made on " + device_->name() +
+          ": lower lanes, lane_depth or receive_depth";
+    return Status::from_verbs(StatusCode::kOutOfMemory, error);
+  }
+  Random random(psn_seed);
+  auto make = [&](std::uint32_t send_depth, std::uint32_t receive_depth,
+                  bootstrap::QpAddress& address) -> ibv_qp* {
+    ibv_qp* qp = create_qp(send_depth, receive_depth);
+    if (qp == nullptr) return nullptr;
+    address = {qp->qp_num, static_cast<std::uint32_t>(random.next() & 0xFFFFFFU)};
+    return qp;
+  };
+  control_qp_ = make(kControlSendDepth, channel::ControlBudget::kReceives, control_address_);
+  bool made = control_qp_ != nullptr;
+  lane_addresses_.resize(options_.lanes);
+  for (std::uint32_t i = 0; made && i < options_.lanes; ++i) {
+    ibv_qp* qp = make(options_.lane_depth, options_.receive_depth, lane_addresses_[i]);
+    made = qp != nullptr;
+    if (made) lanes_[i].bind(qp, i);
+  }
+  if (!made) {
+    const int error = errno;
+    why = std::to_string(options_.lanes + 1) + " queue pairs cannot be made on " + device_->name() +
+          ": lower lanes or depths";
+    return Status::from_verbs(StatusCode::kOutOfMemory, error);
+  }
+  // Receives are posted before any QP can receive, so that the first segment finds one.
+  Status status = verbs::to_init(api, control_qp_, rc_options(-1));
+  int error = 0;
+  for (std::uint32_t i = 0; status.ok() && error == 0 && i < channel::ControlBudget::kReceives;
+       ++i) {
+    error = post_control_receive(i);
+  }
+  for (std::uint32_t i = 0; status.ok() && error == 0 && i < options_.lanes; ++i) {
+    status = verbs::to_init(api, lanes_[i].qp(), rc_options(static_cast<int>(i)));
+    if (status.ok()) error = lanes_[i].post_receives(options_.receive_depth);
+    if (status.ok() && error == 0) receiver_.on_reposted(i, options_.receive_depth);
+  }
+  if (error != 0) status = Status::from_verbs(StatusCode::kInternal, error);
+  if (!status.ok()) why = "the queue pairs cannot be prepared on " + device_->name();
+  // The peer knows these from the capabilities; they count as granted.
+  receiver_.on_granted();
+  return status;
+}
+
+verbs::RcOptions ChannelCore::rc_options(int lane) const noexcept {
+  verbs::RcOptions out;
+  out.port = device_->port();
+  out.gid_index = device_->gid_index();
+  out.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+               IBV_ACCESS_REMOTE_ATOMIC;
+  out.hop_limit = options_.hop_limit;
+  out.traffic_class = options_.traffic_class;
+  out.service_level = options_.service_level;
+  out.source_port = lane < 0 ? std::uint16_t{0} : requested_port(static_cast<std::uint32_t>(lane));
+  out.timeout = options_.ack_timeout_exponent;
+  out.retry_count = options_.retry_count;
+  out.rnr_retry = options_.rnr_retry_count;
+  out.min_rnr_timer = options_.min_rnr_timer;
+  return out;
+}
+
+std::uint16_t ChannelCore::requested_port(std::uint32_t lane) const noexcept {
+  if (options_.source_ports.empty()) return 0;
+  return options_.source_ports[lane % options_.source_ports.size()];
+}
+
+verbs::QpEndpoint ChannelCore::local_endpoint(const bootstrap::QpAddress& qp) const noexcept {
+  verbs::QpEndpoint out;
+  out.qpn = qp.qpn;
+  out.psn = qp.psn;
+  out.gid = device_->gid();
+  out.lid = device_->port_attributes().lid;
+  out.mtu = device_->port_attributes().active_mtu;
+  for (int code = IBV_MTU_256; code < out.mtu; ++code) {
+    const auto smaller = static_cast<ibv_mtu>(code);
+    if (options_.path_mtu_bytes != 0 && verbs::mtu_bytes(smaller) == options_.path_mtu_bytes) {
+      out.mtu = smaller;
+    }
+  }
+  const int rd_atomic = std::clamp(device_->attributes().max_qp_rd_atom, 0, 16);
+  out.rd_atomic = static_cast<std::uint8_t>(rd_atomic);
+  return out;
+}
+
+bootstrap::Endpoints ChannelCore::endpoints() const {
+  const verbs::QpEndpoint local = local_endpoint(control_address_);
+  bootstrap::Endpoints out;
+  std::memcpy(out.gid.data(), local.gid.raw, out.gid.size());
+  out.lid = local.lid;
+  out.mtu_code = static_cast<std::uint8_t>(local.mtu);
+  out.rd_atomic = local.rd_atomic;
+  out.control = control_address_;
+  out.lanes = lane_addresses_;
+  out.exports = options_.exports;
+  out.notify_ids = options_.notify_ids;
+  return out;
+}
+
+Status ChannelCore::connect(const bootstrap::Endpoints& peer, std::string& why) {
+  if (peer.lanes.size() != options_.lanes) {
+    why = "the peer offered " + std::to_string(peer.lanes.size()) + " lanes after agreeing on " +
+          std::to_string(options_.lanes);
+    return Status(StatusCode::kProtocol);
+  }
+  std::memcpy(peer_endpoint_.gid.raw, peer.gid.data(), peer.gid.size());
+  peer_endpoint_.lid = peer.lid;
+  peer_endpoint_.mtu = static_cast<ibv_mtu>(peer.mtu_code);
+  peer_endpoint_.rd_atomic = peer.rd_atomic;
+  peer_address_ = verbs::gid_to_string(peer_endpoint_.gid);
+  peer_control_address_ = peer.control;
+  peer_addresses_ = peer.lanes;
+  remote_memories_ = peer.exports;
+  peer_notify_count_ = peer.notify_ids.empty() ? kMaxNotifyIndex
+                                               : static_cast<std::uint32_t>(peer.notify_ids.size());
+  source_ports_.resize(options_.lanes);
+  Status status = bring_up(control_qp_, -1, control_address_, peer.control, why);
+  for (std::uint32_t i = 0; status.ok() && i < options_.lanes; ++i) {
+    status = bring_up(lanes_[i].qp(), static_cast<int>(i), lane_addresses_[i], peer.lanes[i], why);
+    if (status.ok() && !sender_.handle_granted(i, sender_.peer_receive_depth())) {
+      status = Status(StatusCode::kInternal);
+    }
+  }
+  const verbs::QpEndpoint local = local_endpoint(control_address_);
+  options_.path_mtu_bytes = verbs::mtu_bytes(verbs::negotiate_mtu(local, peer_endpoint_));
+  return status;
+}
+
+Status ChannelCore::bring_up(ibv_qp* qp, int lane, const bootstrap::QpAddress& local,
+                             const bootstrap::QpAddress& peer, std::string& why) {
+  verbs::VerbsApi& api = device_->api();
+  const verbs::RcOptions options = rc_options(lane);
+  const verbs::QpEndpoint ours = local_endpoint(local);
+  verbs::QpEndpoint theirs = peer_endpoint_;
+  theirs.qpn = peer.qpn;
+  theirs.psn = peer.psn;
+  Status status = verbs::to_rtr(api, qp, options, ours, theirs);
+  if (status.ok()) status = verbs::to_rts(api, qp, options, ours, theirs);
+  if (!status.ok()) {
+    why = "queue pair " + std::to_string(local.qpn) + " on " + device_->name() + " " +
+          device_->address() + " cannot be connected to queue pair " + std::to_string(peer.qpn) +
+          " at " + peer_address_;
+    return status;
+  }
+  const Result<verbs::SourcePortReport> report = verbs::request_source_port(api, qp, options);
+  if (!report) {
+    why = "lane " + std::to_string(lane) + " cannot use UDP source port " +
+          std::to_string(options.source_port) + " on " + device_->address() +
+          ": it is taken or forbidden, choose another (--sports, ChannelOptions::source_ports)";
+    return report.error();
+  }
+  if (lane >= 0) source_ports_[static_cast<std::size_t>(lane)] = *report;
+  return Status();
+}
+
+LaneStats ChannelCore::lane_stats(std::uint32_t lane) const noexcept {
+  LaneStats out;
+  if (lane >= options_.lanes) return out;
+  const channel::LaneSendCounts& sent = sender_.lane_counts(lane);
+  const channel::LaneReceiveCounts& received = receiver_.lane_counts(lane);
+  out.lane = lane;
+  out.qpn = lane_addresses_[lane].qpn;
+  if (!peer_addresses_.empty()) {
+    out.peer_qpn = peer_addresses_[lane].qpn;
+    out.source_port_requested = source_ports_[lane].requested;
+    out.source_port_effective = source_ports_[lane].verified;
+  }
+  out.posted_segments = sent.posted_segments;
+  out.completed_segments = sent.completed_segments;
+  out.completed_bytes = sent.completed_bytes;
+  out.completion_time_sum = sent.completion_time_sum;
+  out.errors = sent.errors;
+  out.received_segments = received.segments;
+  out.received_bytes = received.bytes;
+  return out;
+}
+
+ChannelStats ChannelCore::stats() const noexcept {
+  ChannelStats out = stats_;
+  out.duplicate_segments = receiver_.counts().duplicates;
+  out.out_of_window_segments = receiver_.counts().out_of_window;
+  out.malformed_segments += receiver_.counts().malformed;
+  out.reorder_high_water = receiver_.reorder_high_water();
+  return out;
+}
+
+}  // namespace braid
