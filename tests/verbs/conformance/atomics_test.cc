@@ -110,7 +110,7 @@ TEST_P(Atomics, RegionWithoutRemoteAtomic_AccessError) {
 }
 
 TEST_P(Atomics, QpWithoutRemoteAtomic_InvalidRequest) {
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   connect({}, rc);
   const auto result = a_->memory(8);

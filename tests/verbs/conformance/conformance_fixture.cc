@@ -327,6 +327,12 @@ void Conformance::bring_up(const RcOptions& rc) {
   ASSERT_TRUE(status_b.ok()) << status_b.to_string();
 }
 
+RcOptions Conformance::patient() {
+  RcOptions options;
+  options.timeout = 16;
+  return options;
+}
+
 RcOptions Conformance::quick() {
   RcOptions options;
   options.timeout = 8;

@@ -160,9 +160,11 @@ class Conformance : public testing::TestWithParam<BedParam> {
   /// Makes both endpoints. They stay in RESET.
   void make(const EndpointOptions& options = {});
   /// Makes both endpoints and brings them to RTS.
-  void connect(const EndpointOptions& options = {}, const RcOptions& rc = {});
+  void connect(const EndpointOptions& options = {}, const RcOptions& rc = patient());
   /// Brings the existing endpoints to RTS.
-  void bring_up(const RcOptions& rc = {});
+  void bring_up(const RcOptions& rc = patient());
+  /// Retry values that outlast a loaded machine that lets a process wait: 268 ms, 6 retries.
+  [[nodiscard]] static RcOptions patient();
   /// Retry values that make failures come soon: 1.05 ms, 3 retries; RNR 0.01 ms, 3 retries. Only
   /// for tests that expect a failure: a loaded machine may be slower than that.
   [[nodiscard]] static RcOptions quick();

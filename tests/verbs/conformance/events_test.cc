@@ -85,7 +85,7 @@ TEST_P(Events, Rearmed_AnEventForEachArming) {
 TEST_P(Events, FirstPacket_CommunicationEstablishedInRtr) {
   // Only a QP that is still in RTR says so.
   make();
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.gid_index = b_->side.gid_index;
   ASSERT_TRUE(to_init(b_->api, b_->qp, rc).ok());
   ASSERT_TRUE(to_rtr(b_->api, b_->qp, rc, b_->describe(), a_->describe()).ok());

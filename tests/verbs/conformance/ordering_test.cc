@@ -141,7 +141,7 @@ TEST_P(Ordering, MoreReadsThanAllowedInFlight_AllComplete) {
     SCOPED_TRACE(int{limit});
     TearDown();
     SetUp();
-    RcOptions rc;
+    RcOptions rc = patient();
     rc.max_rd_atomic = limit;
     connect({}, rc);
     constexpr std::size_t kCount = 60;

@@ -77,7 +77,7 @@ TEST_P(Paths, ManyQpsAtOnce_EachDeliversItsOwn) {
   for (std::size_t i = 0; i < kQps; ++i) {
     qps_a.push_back(a_->make_qp());
     qps_b.push_back(b_->make_qp());
-    RcOptions rc;
+    RcOptions rc = patient();
     rc.gid_index = a_->side.gid_index;
     ASSERT_TRUE(
         connect_rc(a_->api, qps_a[i], rc, a_->describe(qps_a[i]), b_->describe(qps_b[i])).ok());
@@ -100,7 +100,7 @@ TEST_P(Paths, ManyQpsAtOnce_EachDeliversItsOwn) {
 }
 
 TEST_P(Paths, SourcePort_WhereTheDeviceReportsIt_IsTheOneAskedFor) {
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.source_port = 0xC123;
   connect({}, rc);
   const auto report = request_source_port(a_->api, a_->qp, rc);

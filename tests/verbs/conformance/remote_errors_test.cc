@@ -147,7 +147,7 @@ TEST_P(RemoteErrors, QpThatForbidsTheOperation_InvalidRequest) {
     SCOPED_TRACE(opcode);
     TearDown();
     SetUp();
-    RcOptions rc;
+    RcOptions rc = patient();
     rc.access = IBV_ACCESS_LOCAL_WRITE;
     connect({}, rc);
     const auto local = a_->memory(64);
@@ -163,7 +163,7 @@ TEST_P(RemoteErrors, ReadWithoutResponderResources_InvalidRequest) {
   make();
   QpEndpoint of_b = b_->describe();
   QpEndpoint of_a = a_->describe();
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.gid_index = a_->side.gid_index;
   ASSERT_TRUE(connect_rc(a_->api, a_->qp, rc, of_a, of_b).ok());  // believes in resources
   of_b.rd_atomic = 0;
@@ -202,7 +202,7 @@ TEST_P(RemoteErrors, OtherQpsOfTheDevice_GoOn) {
   connect();
   ibv_qp* second_a = a_->make_qp();
   ibv_qp* second_b = b_->make_qp();
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.gid_index = a_->side.gid_index;
   ASSERT_TRUE(
       connect_rc(a_->api, second_a, rc, a_->describe(second_a), b_->describe(second_b)).ok());

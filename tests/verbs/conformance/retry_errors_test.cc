@@ -60,10 +60,9 @@ TEST_P(RetryErrors, PeerInError_RetryExceeded) {
 
 TEST_P(RetryErrors, PeerComesLate_RetriesCarryItThrough) {
   make();
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.gid_index = a_->side.gid_index;
-  rc.timeout = 10;  // 4.2 ms
-  rc.retry_count = 6;
+  rc.timeout = 14;  // 67 ms
   ASSERT_TRUE(connect_rc(a_->api, a_->qp, rc, a_->describe(), b_->describe()).ok());
   const auto source = a_->memory(10'000);
   const auto target = b_->memory(10'000);
@@ -85,7 +84,7 @@ TEST_P(RetryErrors, NoReceive_RnrRetryExceeded) {
       SCOPED_TRACE(testing::Message() << int{retries} << " retries, opcode " << opcode);
       TearDown();
       SetUp();
-      RcOptions rc;
+      RcOptions rc = patient();
       rc.rnr_retry = retries;
       rc.min_rnr_timer = 1;
       connect({}, rc);
@@ -98,7 +97,7 @@ TEST_P(RetryErrors, NoReceive_RnrRetryExceeded) {
 }
 
 TEST_P(RetryErrors, ReceivePostedInTime_NothingLost) {
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.rnr_retry = 7;  // without end
   rc.min_rnr_timer = 1;
   connect({}, rc);
@@ -117,7 +116,7 @@ TEST_P(RetryErrors, ReceivePostedInTime_NothingLost) {
 
 TEST_P(RetryErrors, SixteenReceivesAndOneMessageMore_WaitsAndArrives) {
   // Requirement 20: the seventeenth notification meets RNR and is not lost.
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.rnr_retry = 7;
   rc.min_rnr_timer = 1;
   connect({}, rc);
@@ -138,7 +137,7 @@ TEST_P(RetryErrors, SixteenReceivesAndOneMessageMore_WaitsAndArrives) {
 }
 
 TEST_P(RetryErrors, WriteWithImmWithoutReceive_DataMayComeImmMustNot) {
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.rnr_retry = 1;
   rc.min_rnr_timer = 1;
   connect({}, rc);

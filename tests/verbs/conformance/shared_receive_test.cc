@@ -16,7 +16,7 @@ TEST_P(SharedReceive, TwoQps_ShareOneQueue) {
   connect(with_srq());
   ibv_qp* second_a = a_->make_qp();
   ibv_qp* second_b = b_->make_qp();
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.gid_index = a_->side.gid_index;
   ASSERT_TRUE(
       connect_rc(a_->api, second_a, rc, a_->describe(second_a), b_->describe(second_b)).ok());
@@ -62,7 +62,7 @@ TEST_P(SharedReceive, WriteWithImm_TakesOneToo) {
 }
 
 TEST_P(SharedReceive, Empty_ReceiverNotReadyAndThenServed) {
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.rnr_retry = 7;  // without end
   rc.min_rnr_timer = 1;
   connect(with_srq(), rc);

@@ -5,19 +5,26 @@
 
 #include "softverbs/soft_verbs.h"
 #include "verbs/conformance/conformance_suites.h"
+#include "verbs/fault_verbs.h"
 
-// The suites over two soft devices that talk UDP over loopback, in real time.
+// The suites over two soft devices that talk UDP over loopback, in real time; and once more through
+// the fault decorator, which must be invisible as long as it has no faults.
 namespace braid::verbs::conformance {
 namespace {
 
 /// One soft device on a free loopback address, opened.
 class UdpDevice {
  public:
-  UdpDevice() {
+  explicit UdpDevice(bool decorated) {
     auto created = softverbs::SoftVerbs::create(SoftDeviceOptions{});
     EXPECT_TRUE(created.has_value()) << created.error().to_string();
     if (!created.has_value()) return;
-    api_ = std::move(created).value();
+    soft_ = std::move(created).value();
+    api_ = soft_.get();
+    if (decorated) {
+      decorator_ = std::make_unique<FaultVerbs>(*soft_, FaultPlan{});
+      api_ = decorator_.get();
+    }
     ibv_device** list = api_->get_device_list(nullptr);
     context_ = api_->open_device(list[0]);
     api_->free_device_list(list);
@@ -34,18 +41,22 @@ class UdpDevice {
   [[nodiscard]] bool open() const { return context_ != nullptr; }
   [[nodiscard]] Side side() {
     Side side;
-    side.api = api_.get();
+    side.api = api_;
     side.context = context_;
     return side;
   }
 
  private:
-  std::unique_ptr<softverbs::SoftVerbs> api_;
+  std::unique_ptr<softverbs::SoftVerbs> soft_;
+  std::unique_ptr<FaultVerbs> decorator_;
+  VerbsApi* api_ = nullptr;
   ibv_context* context_ = nullptr;
 };
 
 class UdpBed final : public ConformanceBed {
  public:
+  explicit UdpBed(bool decorated) : decorated_(decorated), local_(decorated), remote_(decorated) {}
+
   [[nodiscard]] bool open() const { return local_.open() && remote_.open(); }
   Side local() override { return local_.side(); }
   Side remote() override { return remote_.side(); }
@@ -57,21 +68,26 @@ class UdpBed final : public ConformanceBed {
     }
     return true;
   }
-  [[nodiscard]] bool carries_huge_messages() const override { return true; }
+  [[nodiscard]] bool carries_huge_messages() const override { return !decorated_; }
 
  private:
+  bool decorated_;
   UdpDevice local_;
   UdpDevice remote_;
 };
 
-std::unique_ptr<ConformanceBed> make_udp_bed() {
-  auto bed = std::make_unique<UdpBed>();
+std::unique_ptr<ConformanceBed> make_bed(bool decorated) {
+  auto bed = std::make_unique<UdpBed>(decorated);
   if (!bed->open()) return nullptr;
   return bed;
 }
 
+std::unique_ptr<ConformanceBed> make_udp_bed() { return make_bed(false); }
+std::unique_ptr<ConformanceBed> make_decorated_udp_bed() { return make_bed(true); }
+
 }  // namespace
 
 BRAID_CONFORMANCE(Udp, make_udp_bed);
+BRAID_CONFORMANCE(DecoratedUdp, make_decorated_udp_bed);
 
 }  // namespace braid::verbs::conformance

@@ -137,7 +137,7 @@ TEST_P(StateMachine, PostRecv_FromInitOnAndServedLater) {
   ASSERT_EQ(post_receive(*b_, 2), 0);
   attr = attributes(*b_, *a_, IBV_QPS_RTR);
   ASSERT_EQ(b_->api.modify_qp(b_->qp, &attr, kRtrMask), 0);
-  RcOptions rc;
+  RcOptions rc = patient();
   rc.port = a_->side.port;
   rc.gid_index = a_->side.gid_index;
   ASSERT_TRUE(connect_rc(a_->api, a_->qp, rc, a_->describe(), b_->describe()).ok());
