@@ -118,9 +118,9 @@ TEST_P(QueueLimits, ResizeCq_KeepsWhatIsQueued) {
     SendWr wr(IBV_WR_RDMA_WRITE, i);
     ASSERT_EQ(wr.post(a_->qp), 0);
   }
-  settle();
-  // What settle() polled is known; post again, and let these lie.
+  ASSERT_TRUE(wait_sends(*a_, 20));
   const std::size_t before = a_->sends.size();
+  // These lie in the queue, or are on their way to it, when it is replaced.
   for (std::uint64_t i = 0; i < 10; ++i) {
     SendWr wr(IBV_WR_RDMA_WRITE, 100 + i);
     ASSERT_EQ(wr.post(a_->qp), 0);
