@@ -6,14 +6,13 @@
 #include <thread>
 #include <utility>
 
+#include "channel/idler.h"
+
 namespace braid::blocking {
 namespace {
 
 constexpr int kSocketWaitMs = 20;
 constexpr Duration kRetryPause = std::chrono::milliseconds(50);
-/// progress() calls that find nothing before the caller sleeps instead of yielding.
-constexpr int kIdleYields = 2000;
-constexpr Duration kIdleSleep = std::chrono::microseconds(50);
 
 void wait_readable(int descriptor) noexcept {
   pollfd entry{descriptor, POLLIN, 0};
@@ -48,24 +47,6 @@ bool refused(Status status) noexcept {
 TimePoint deadline_after(Duration timeout) noexcept {
   return timeout == Duration(0) ? kNever : now() + timeout;
 }
-
-// Spins, then yields, then sleeps: the reaction is quick while work flows and a quiet channel
-// costs little.
-class Idler {
- public:
-  void on_progress(bool moved) noexcept {
-    if (moved) {
-      idle_ = 0;
-    } else if (++idle_ < kIdleYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(kIdleSleep);
-    }
-  }
-
- private:
-  int idle_ = 0;
-};
 
 Status end_of(const Channel& channel) noexcept {
   return channel.state() == ChannelState::kFailed ? channel.error().status
@@ -120,7 +101,7 @@ Result<Notification> wait_notification(Channel& channel, Duration timeout) noexc
     if (channel.poll_notifications(one) == 1) return one[0];
     if (channel.state() != ChannelState::kOpen || channel.peer_closed()) return end_of(channel);
     if (now() >= deadline) return Status(StatusCode::kTimeout);
-    idler.on_progress(channel.progress(now()));
+    idler.on_round(channel.progress(now()));
   }
 }
 
@@ -137,7 +118,7 @@ Status drain(Channel& channel, Duration timeout) noexcept {
     }
     if (done && count < batch.size()) return first;
     if (now() >= deadline) return Status(StatusCode::kTimeout);
-    idler.on_progress(channel.progress(now()));
+    idler.on_round(channel.progress(now()));
   }
 }
 
@@ -147,7 +128,7 @@ Status close(Channel& channel, Duration timeout) noexcept {
   channel.close();
   while (channel.state() == ChannelState::kOpen) {
     if (now() >= deadline) return Status(StatusCode::kTimeout);
-    idler.on_progress(channel.progress(now()));
+    idler.on_round(channel.progress(now()));
   }
   return channel.state() == ChannelState::kClosed ? Status() : channel.error().status;
 }
