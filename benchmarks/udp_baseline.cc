@@ -27,28 +27,34 @@ constexpr std::size_t kReceiveMessages = 32;
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::uint8_t kStopByte = 0xFF;  // a datagram of this one byte ends the exchange
 
-/// A pair of connected UDP sockets on 127.0.0.1. Index 0 is the parent's, 1 the child's.
+struct Endpoint {
+  int fd;
+  sockaddr_in peer;
+
+  [[nodiscard]] bool send(const void* data, std::size_t bytes) const noexcept {
+    return ::sendto(fd, data, bytes, 0, reinterpret_cast<const sockaddr*>(&peer), sizeof(peer)) ==
+           static_cast<ssize_t>(bytes);
+  }
+};
+
+/// A pair of UDP sockets on 127.0.0.1. Index 0 is the parent's, 1 the child's. They are not
+/// connected, as a RoCE device's must not be: every message names its destination.
 class SocketPair {
  public:
   explicit SocketPair(bool blocking) {
     const int flags = SOCK_DGRAM | SOCK_CLOEXEC | (blocking ? 0 : SOCK_NONBLOCK);
-    std::array<sockaddr_in, 2> addresses{};
     for (std::size_t i = 0; i < 2; ++i) {
       fds_[i] = ::socket(AF_INET, flags, 0);
-      addresses[i].sin_family = AF_INET;
-      addresses[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      addresses_[i].sin_family = AF_INET;
+      addresses_[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       socklen_t bytes = sizeof(sockaddr_in);
-      auto* const address = reinterpret_cast<sockaddr*>(&addresses[i]);
+      auto* const address = reinterpret_cast<sockaddr*>(&addresses_[i]);
       if (fds_[i] < 0 || ::bind(fds_[i], address, bytes) != 0 ||
           ::getsockname(fds_[i], address, &bytes) != 0) {
         error_ = errno;
         return;
       }
       widen(fds_[i]);
-    }
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto* const peer = reinterpret_cast<const sockaddr*>(&addresses[1 - i]);
-      if (::connect(fds_[i], peer, sizeof(sockaddr_in)) != 0) error_ = errno;
     }
   }
   ~SocketPair() {
@@ -60,7 +66,8 @@ class SocketPair {
   SocketPair& operator=(const SocketPair&) = delete;
 
   [[nodiscard]] int error() const noexcept { return error_; }
-  [[nodiscard]] int fd(std::size_t i) const noexcept { return fds_[i]; }
+  /// One end: its own descriptor and where the other end is.
+  [[nodiscard]] Endpoint end(std::size_t i) const noexcept { return {fds_[i], addresses_[1 - i]}; }
 
  private:
   static void widen(int fd) noexcept {
@@ -76,6 +83,7 @@ class SocketPair {
   }
 
   std::array<int, 2> fds_{-1, -1};
+  std::array<sockaddr_in, 2> addresses_{};
   int error_ = 0;
 };
 
@@ -123,6 +131,13 @@ class MessageBlock {
   [[nodiscard]] const std::uint8_t* data(std::size_t i) const noexcept {
     return static_cast<const std::uint8_t*>(iovs_[i].iov_base);
   }
+  void address_to(const sockaddr_in& peer) noexcept {
+    peer_ = peer;
+    for (mmsghdr& header : headers_) {
+      header.msg_hdr.msg_name = &peer_;
+      header.msg_hdr.msg_namelen = sizeof(peer_);
+    }
+  }
   void offer_control() noexcept {
     for (std::size_t i = 0; i < headers_.size(); ++i) {
       headers_[i].msg_hdr.msg_control = control_[i].data();
@@ -136,6 +151,7 @@ class MessageBlock {
   std::vector<mmsghdr> headers_;
   struct alignas(cmsghdr) Control : std::array<std::uint8_t, 64> {};
   std::vector<Control> control_;
+  sockaddr_in peer_{};
 };
 
 std::size_t datagrams_in(mmsghdr& message) noexcept {
@@ -150,14 +166,15 @@ std::size_t datagrams_in(mmsghdr& message) noexcept {
 }
 
 /// The child of (a) and (b): counts and acknowledges until it is told to stop.
-bool receive_and_count(int fd, const UdpBaselineOptions& options) {
+bool receive_and_count(const Endpoint& end, const UdpBaselineOptions& options) {
   MessageBlock messages(kReceiveMessages, kMessageBytes);
   const std::uint64_t step = std::max<std::uint64_t>(options.window_count / 4, 1);
   std::uint64_t received = 0;
   std::uint64_t acknowledged = 0;
   for (bool stop = false; !stop;) {
     messages.offer_control();
-    const int got = ::recvmmsg(fd, messages.headers(), kReceiveMessages, MSG_WAITFORONE, nullptr);
+    const int got =
+        ::recvmmsg(end.fd, messages.headers(), kReceiveMessages, MSG_WAITFORONE, nullptr);
     if (got <= 0) return false;
     for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i) {
       mmsghdr& message = messages.headers()[i];
@@ -167,7 +184,7 @@ bool receive_and_count(int fd, const UdpBaselineOptions& options) {
     }
     if (received - acknowledged < step && !stop) continue;
     acknowledged = received;
-    if (::send(fd, &received, sizeof(received), 0) != sizeof(received)) return false;
+    if (!end.send(&received, sizeof(received))) return false;
   }
   return true;
 }
@@ -175,12 +192,14 @@ bool receive_and_count(int fd, const UdpBaselineOptions& options) {
 /// The parent of (a) and (b).
 class WindowedSender {
  public:
-  WindowedSender(int fd, const UdpBaselineOptions& options, bool segmented)
-      : fd_(fd),
+  WindowedSender(const Endpoint& end, const UdpBaselineOptions& options, bool segmented)
+      : end_(end),
         options_(options),
         messages_(
             segmented ? 1 : options.batch_count,
-            segmented ? options.batch_count * options.datagram_bytes : options.datagram_bytes) {}
+            segmented ? options.batch_count * options.datagram_bytes : options.datagram_bytes) {
+    messages_.address_to(end.peer);
+  }
 
   Result<UdpGoodput> run() noexcept {
     const auto warm = Clock::now() + options_.duration / 10;
@@ -196,12 +215,12 @@ class WindowedSender {
     out.bytes_per_second =
         datagrams * static_cast<double>(options_.datagram_bytes) / seconds.count();
 
-    if (::send(fd_, &kStopByte, 1, 0) != 1) return failure(errno);
+    if (!end_.send(&kStopByte, 1)) return failure(errno);
     // The answer to the stop is the last; what it leaves uncounted was lost.
     std::uint64_t total = acknowledged_;
     const timeval short_wait{0, 200'000};
-    (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof(short_wait));
-    while (total < sent_ && ::recv(fd_, &total, sizeof(total), 0) == sizeof(total)) {
+    (void)::setsockopt(end_.fd, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof(short_wait));
+    while (total < sent_ && ::recv(end_.fd, &total, sizeof(total), 0) == sizeof(total)) {
     }
     out.lost_datagrams = sent_ - total;
     return out;
@@ -212,7 +231,7 @@ class WindowedSender {
     while (acknowledged_at_ < end) {
       if (sent_ - acknowledged_ + options_.batch_count <= options_.window_count) {
         const auto count = static_cast<unsigned>(messages_.count());
-        const int sent = ::sendmmsg(fd_, messages_.headers(), count, 0);
+        const int sent = ::sendmmsg(end_.fd, messages_.headers(), count, 0);
         if (sent < 0 && errno != ENOBUFS) return failure(errno);
         if (sent > 0) sent_ += options_.batch_count / count * static_cast<std::uint64_t>(sent);
         if (!take_acknowledgement(MSG_DONTWAIT) && errno != EAGAIN) return failure(errno);
@@ -225,13 +244,13 @@ class WindowedSender {
 
   bool take_acknowledgement(int flags) noexcept {
     std::uint64_t count = 0;
-    if (::recv(fd_, &count, sizeof(count), flags) != sizeof(count)) return false;
+    if (::recv(end_.fd, &count, sizeof(count), flags) != sizeof(count)) return false;
     acknowledged_ = count;
     acknowledged_at_ = Clock::now();
     return true;
   }
 
-  int fd_;
+  Endpoint end_;
   const UdpBaselineOptions& options_;
   MessageBlock messages_;
   std::uint64_t sent_ = 0;
@@ -245,15 +264,15 @@ Result<UdpGoodput> measure(const UdpBaselineOptions& options, bool segmented) no
   if (segmented) {
     const int segment_bytes = static_cast<int>(options.datagram_bytes);
     const int on = 1;
-    if (::setsockopt(sockets.fd(0), IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
+    if (::setsockopt(sockets.end(0).fd, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
                      sizeof(segment_bytes)) != 0 ||
-        ::setsockopt(sockets.fd(1), IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) != 0) {
+        ::setsockopt(sockets.end(1).fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) != 0) {
       return Status::from_errno(StatusCode::kNotSupported, errno);
     }
   }
-  const PeerProcess peer([&] { return receive_and_count(sockets.fd(1), options); });
+  const PeerProcess peer([&] { return receive_and_count(sockets.end(1), options); });
   if (!peer.valid()) return failure(errno);
-  return WindowedSender(sockets.fd(0), options, segmented).run();
+  return WindowedSender(sockets.end(0), options, segmented).run();
 }
 
 /// Spins until a datagram is there. False when none comes.
@@ -271,9 +290,9 @@ bool spin_receive(int fd) noexcept {
   }
 }
 
-bool send_one(int fd) noexcept {
+bool send_one(const Endpoint& end) noexcept {
   const std::uint64_t value = 0;
-  return ::send(fd, &value, sizeof(value), 0) == sizeof(value);
+  return end.send(&value, sizeof(value));
 }
 
 }  // namespace
@@ -292,7 +311,7 @@ Result<double> measure_udp_ping_pong(std::uint64_t round_trips) noexcept {
   if (sockets.error() != 0) return failure(sockets.error());
   const PeerProcess peer([&] {
     for (std::uint64_t i = 0; i < warm_up + round_trips; ++i) {
-      if (!spin_receive(sockets.fd(1)) || !send_one(sockets.fd(1))) return false;
+      if (!spin_receive(sockets.end(1).fd) || !send_one(sockets.end(1))) return false;
     }
     return true;
   });
@@ -300,7 +319,7 @@ Result<double> measure_udp_ping_pong(std::uint64_t round_trips) noexcept {
   Clock::time_point start{};
   for (std::uint64_t i = 0; i < warm_up + round_trips; ++i) {
     if (i == warm_up) start = Clock::now();
-    if (!send_one(sockets.fd(0)) || !spin_receive(sockets.fd(0))) return failure(errno);
+    if (!send_one(sockets.end(0)) || !spin_receive(sockets.end(0).fd)) return failure(errno);
   }
   const std::chrono::duration<double> seconds = Clock::now() - start;
   return seconds.count() / static_cast<double>(round_trips);

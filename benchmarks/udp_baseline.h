@@ -24,7 +24,8 @@ struct UdpBaselineOptions {
 
 /// Goodput of a bare exchange of UDP datagrams between two processes on the loopback interface.
 ///
-/// Each process runs one thread on blocking system calls. Counted is what the *receiver* got
+/// Each process runs one thread on blocking system calls, with unconnected sockets, as a RoCE
+/// device has to. Counted is what the *receiver* got
 /// between the first and the last acknowledgement of the measured time; the bytes are received
 /// into memory and not looked at.
 struct UdpGoodput {
@@ -42,7 +43,7 @@ struct UdpGoodput {
 [[nodiscard]] Result<UdpGoodput> measure_udp_segmented(const UdpBaselineOptions& options) noexcept;
 
 /// (c) Mean time in seconds of a round trip of 8-byte datagrams between two processes that
-/// busy-poll non-blocking sockets. Errors: as (a).
+/// busy-poll non-blocking, unconnected sockets. Errors: as (a).
 [[nodiscard]] Result<double> measure_udp_ping_pong(std::uint64_t round_trips) noexcept;
 
 }  // namespace braid::bench
