@@ -39,9 +39,9 @@ struct GidRequest {
   std::uint8_t port = 1;
   /// Take this index and no other (a user's explicit choice). It must be readable and not empty;
   /// its type is the user's business.
-  std::optional<std::uint32_t> index;
+  std::optional<std::uint32_t> index = std::nullopt;
   /// Take the RoCE v2 entry with this value, wherever it is now: indices move after a port flap.
-  std::optional<ibv_gid> value;
+  std::optional<ibv_gid> value = std::nullopt;
 };
 
 struct GidChoice {

@@ -219,5 +219,20 @@ TEST_P(LocalErrors, LongerThanThePortAllows_Refused) {
   }
 }
 
+TEST_P(LocalErrors, ReadOrAtomicWithoutRequesterResources_LocalQpOperationError) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    SCOPED_TRACE(opcode);
+    TearDown();
+    SetUp();
+    RcOptions rc = patient();
+    rc.max_rd_atomic = 0;
+    connect({}, rc);
+    const auto local = a_->memory(8);
+    const auto remote = b_->memory(8);
+    SendWr wr(opcode);
+    EXPECT_EQ(run(wr.from(*local, 0, 8).to(*remote)), IBV_WC_LOC_QP_OP_ERR);
+  }
+}
+
 }  // namespace
 }  // namespace braid::verbs::conformance

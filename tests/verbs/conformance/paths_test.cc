@@ -1,4 +1,5 @@
 #include "verbs/conformance/conformance_fixture.h"
+#include "verbs/gid_choice.h"
 
 // Path MTUs, packet sequence numbers at their wrap, many QPs, source ports.
 namespace braid::verbs::conformance {
@@ -130,6 +131,39 @@ TEST_P(Paths, SharedCq_BothQueuesCompleteIntoIt) {
     received = received || wc.opcode == IBV_WC_RECV;
   }
   EXPECT_TRUE(received);
+}
+
+TEST_P(Paths, PortAndDevice_DescribeThemselves) {
+  make();
+  EXPECT_EQ(a_->port.state, IBV_PORT_ACTIVE);
+  EXPECT_GE(a_->port.active_mtu, IBV_MTU_256);
+  EXPECT_LE(a_->port.active_mtu, a_->port.max_mtu);
+  EXPECT_GE(a_->port.max_msg_sz, 1U << 20U);
+  EXPECT_GT(a_->port.gid_tbl_len, a_->side.gid_index);
+  EXPECT_GE(a_->device.max_qp, 2);
+  EXPECT_GE(a_->device.max_sge, 16);
+  EXPECT_GE(a_->device.max_qp_rd_atom, 1);
+  EXPECT_GE(a_->device.phys_port_cnt, 1);
+  ibv_port_attr port{};
+  EXPECT_NE(a_->api.query_port(a_->side.context, 0, &port), 0);
+  EXPECT_NE(a_->api.query_port(a_->side.context, 200, &port), 0);
+  __be16 pkey = 0;
+  ASSERT_EQ(a_->api.query_pkey(a_->side.context, a_->side.port, 0, &pkey), 0);
+  EXPECT_EQ(pkey, 0xFFFF);
+  ibv_gid gid{};
+  EXPECT_NE(a_->api.query_gid(a_->side.context, a_->side.port, a_->port.gid_tbl_len, &gid), 0);
+}
+
+TEST_P(Paths, GidChoice_FindsTheGidOfTheSideByValue) {
+  make();
+  const auto best = choose_gid(a_->api, a_->side.context, {.port = a_->side.port});
+  ASSERT_TRUE(best.has_value()) << best.error().to_string();
+  GidRequest request;
+  request.port = a_->side.port;
+  request.value = a_->describe().gid;
+  const auto same = choose_gid(a_->api, a_->side.context, request);
+  ASSERT_TRUE(same.has_value()) << same.error().to_string();
+  EXPECT_EQ(same->chosen.index, a_->side.gid_index);
 }
 
 }  // namespace

@@ -178,5 +178,45 @@ TEST_P(QueueLimits, QpNumber_NotReusedAtOnce) {
   EXPECT_NE(a_->qp->qp_num, old_number);
 }
 
+TEST_P(QueueLimits, CqOverflow_TakesTheQpDown) {
+  EndpointOptions options;
+  options.cq_entries = 4;
+  options.send_wr = 512;
+  connect(options);
+  const auto capacity = static_cast<std::uint32_t>(a_->send_cq->cqe);
+  for (std::uint32_t i = 0; i < capacity + 8; ++i) {
+    SendWr wr(IBV_WR_RDMA_WRITE, i);
+    ASSERT_EQ(wr.post(a_->qp), 0);
+  }
+  ibv_async_event event{};
+  ASSERT_TRUE(wait_async_event(*a_, IBV_EVENT_QP_FATAL, event));
+  EXPECT_EQ(event.element.qp, a_->qp);
+  EXPECT_EQ(a_->state(), IBV_QPS_ERR);
+}
+
+TEST_P(QueueLimits, DestroyQpWithWorkInFlight_DeviceGoesOn) {
+  connect();
+  {
+    const auto source = a_->memory(4U << 20U);
+    const auto target = b_->memory(4U << 20U);
+    SendWr write(IBV_WR_RDMA_WRITE);
+    SendWr read(IBV_WR_RDMA_READ);
+    ASSERT_EQ(write.from(*source, 0, 4U << 20U).to(*target).post(a_->qp), 0);
+    ASSERT_EQ(read.from(*source, 0, 4U << 20U).to(*target).post(a_->qp), 0);
+    SendWr back(IBV_WR_RDMA_READ);
+    ASSERT_EQ(back.from(*target, 0, 4U << 20U).to(*source).post(b_->qp), 0);
+    a_->destroy_qp();
+    b_->destroy_qp();
+  }  // the memory goes as well; late packets must find neither
+  settle();
+  a_->sends.clear();
+  b_->sends.clear();
+  a_->qp = a_->make_qp();
+  b_->qp = b_->make_qp();
+  bring_up();
+  SendWr wr(IBV_WR_RDMA_WRITE);
+  EXPECT_EQ(run(wr), IBV_WC_SUCCESS);
+}
+
 }  // namespace
 }  // namespace braid::verbs::conformance

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "verbs/conformance/conformance_fixture.h"
 
 // Memory regions: addresses of the caller's choice, access rules, re-registration.
@@ -125,6 +127,60 @@ TEST_P(Registration, ManyRegions_AllReachable) {
   }
   ASSERT_TRUE(wait_sends(*a_, 100));
   for (const auto& region : regions) EXPECT_EQ(region->word(0), 0x1122334455667788U);
+}
+
+TEST_P(Registration, TargetDeregisteredInFlight_NothingIsWrittenAfterwards) {
+  connect();
+  constexpr std::size_t kBytes = 4U << 20U;
+  const auto source = a_->memory(kBytes);
+  const auto target = b_->memory(kBytes);
+  source->fill(0x11);
+  SendWr wr(IBV_WR_RDMA_WRITE);
+  ASSERT_EQ(wr.from(*source, 0, kBytes).to(*target).post(a_->qp), 0);
+  target->deregister();
+  target->fill(0x99);
+  ASSERT_TRUE(wait_sends(*a_, 1));
+  // Real time may have let the whole message through before.
+  EXPECT_TRUE(a_->sends[0].status == IBV_WC_REM_ACCESS_ERR || a_->sends[0].status == IBV_WC_SUCCESS)
+      << ibv_wc_status_str(a_->sends[0].status);
+  EXPECT_EQ(target->get(0, kBytes), Bytes(kBytes, 0x99));
+}
+
+TEST_P(Registration, SourceDeregisteredInFlight_ItsLaterBytesAreNotSent) {
+  connect();
+  constexpr std::size_t kBytes = 4U << 20U;
+  const auto source = a_->memory(kBytes);
+  const auto target = b_->memory(kBytes);
+  source->fill(0x11);
+  target->fill(0);
+  SendWr wr(IBV_WR_RDMA_WRITE);
+  ASSERT_EQ(wr.from(*source, 0, kBytes).to(*target).post(a_->qp), 0);
+  source->deregister();
+  source->fill(0x99);
+  ASSERT_TRUE(wait_sends(*a_, 1));
+  EXPECT_TRUE(a_->sends[0].status == IBV_WC_LOC_PROT_ERR || a_->sends[0].status == IBV_WC_SUCCESS)
+      << ibv_wc_status_str(a_->sends[0].status);
+  settle();
+  const Bytes arrived = target->get(0, kBytes);
+  EXPECT_EQ(std::count(arrived.begin(), arrived.end(), std::uint8_t{0x99}), 0);
+}
+
+TEST_P(Registration, ReadSourceDeregisteredInFlight_AccessErrorOrTheOldBytes) {
+  connect();
+  constexpr std::size_t kBytes = 4U << 20U;
+  const auto target = a_->memory(kBytes);
+  const auto source = b_->memory(kBytes);
+  target->fill(0);
+  source->fill(0x11);
+  SendWr wr(IBV_WR_RDMA_READ);
+  ASSERT_EQ(wr.from(*target, 0, kBytes).to(*source).post(a_->qp), 0);
+  source->deregister();
+  source->fill(0x99);
+  ASSERT_TRUE(wait_sends(*a_, 1));
+  EXPECT_TRUE(a_->sends[0].status == IBV_WC_REM_ACCESS_ERR || a_->sends[0].status == IBV_WC_SUCCESS)
+      << ibv_wc_status_str(a_->sends[0].status);
+  const Bytes arrived = target->get(0, kBytes);
+  EXPECT_EQ(std::count(arrived.begin(), arrived.end(), std::uint8_t{0x99}), 0);
 }
 
 }  // namespace
