@@ -92,20 +92,23 @@ int SoftContext::resolve_flow(const SoftQp& qp, const ibv_qp_attr& attr, int mas
 }
 
 int SoftContext::open_flow_port(SoftQp& qp, roce::FlowAddress& flow, bool requested) noexcept {
-  // A derived port only has to spread flows: another one will do when it is taken.
+  // A derived port only has to spread flows: another one will do when it is taken, and the port
+  // that the device receives on, which is always open, when descriptors have run out.
   const std::uint32_t attempts = requested ? 1 : 64;
   Status status;
-  for (std::uint32_t i = 0; i < attempts; ++i) {
+  for (std::uint32_t i = 0; i <= attempts; ++i) {
     status = driver_->open_source_port(flow.source, flow.source_port);
     if (status.ok()) {
       close_flow_port(qp);
       qp.open_port = flow.source_port;
       return 0;
     }
-    if (!requested) {
-      flow.source_port =
-          static_cast<std::uint16_t>(((flow.source_port + 1U) & (kPortRange - 1)) | 0xC000);
-    }
+    if (requested) break;
+    const bool exhausted = status.detail() == EMFILE || status.detail() == ENFILE;
+    flow.source_port =
+        exhausted || i + 1 == attempts
+            ? roce::kRoceUdpPort
+            : static_cast<std::uint16_t>(((flow.source_port + 1U) & (kPortRange - 1)) | 0xC000);
   }
   if (sink_) {
     sink_("QP " + std::to_string(qp.qp_base.qp_num) + " cannot send from UDP source port " +
