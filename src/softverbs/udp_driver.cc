@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <random>
 #include <system_error>
 #include <utility>

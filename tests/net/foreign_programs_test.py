@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Runs Debian's verbs programs, which nobody here wrote, over the preloaded soft device.
+
+Two processes each, on loopback. Every run has a deadline; both exit codes and the printed figures
+are checked. Usage: foreign_programs_test.py LIBRARY [--only TEXT]
+Exit status: 0 all good, 1 a failure, 77 the programs are not installed.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+DEADLINE_S = 120
+
+# name, options. -F keeps a CPU-frequency warning from failing the run.
+PINGPONG = [["-n", "500"], ["-e", "-n", "500"], ["-s", "1", "-n", "200"],
+            ["-s", "100000", "-n", "200"], ["-m", "256", "-n", "200"]]
+BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
+LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
+
+
+def perftest_matrix():
+    for program in BANDWIDTH:
+        for queues in ("1", "8"):
+            yield [program, "-q", queues, "-n", "400", "-s", "65536"]
+        yield [program, "-a", "-n", "20"]  # 2 bytes to 8 MiB
+        yield [program, "-s", "1", "-n", "1000"]
+        yield [program, "-b", "-n", "400", "-s", "65536"]
+        yield [program, "-q", "8", "-b", "-n", "200", "-s", "4097"]
+        yield [program, "-e", "-n", "400", "-s", "65536"]
+    for program in ("ib_write_bw", "ib_send_bw"):
+        yield [program, "-I", "64", "-s", "64", "-n", "2000"]
+    yield ["ib_send_bw", "-r", "64", "-q", "8", "-n", "200", "--use-srq"]
+    for program in LATENCY:
+        yield [program, "-n", "500", "-s", "8"]
+        yield [program, "-n", "100", "-a"]
+    for program in ("ib_read_lat", "ib_send_lat"):
+        yield [program, "-e", "-n", "200", "-s", "8"]
+    for program in ("ib_write_lat", "ib_send_lat"):
+        yield [program, "-I", "32", "-n", "200", "-s", "32"]
+    for kind in ("FETCH_AND_ADD", "CMP_AND_SWAP"):
+        yield ["ib_atomic_bw", "-A", kind, "-n", "1000"]
+        yield ["ib_atomic_bw", "-A", kind, "-q", "8", "-n", "400"]
+    yield ["ib_atomic_lat", "-n", "500"]
+    yield ["ib_write_bw", "-m", "256", "-n", "200", "-s", "65536"]
+    yield ["ib_write_bw", "--tclass=104", "-n", "200", "-s", "65536"]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_listening(port, process, deadline):
+    """Looks for the listener in /proc, since a trial connection would be taken for the peer."""
+    wanted = f":{port:04X}"
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return False
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table, encoding="ascii") as lines:
+                for line in lines:
+                    fields = line.split()
+                    if fields[1].endswith(wanted) and fields[3] == "0A":
+                        return True
+        time.sleep(0.01)
+    return False
+
+
+def run_pair(library, command, port_option):
+    """Returns (error or None, output of the client)."""
+    port = free_port()
+    base = command + [port_option, str(port)]
+    base += ["-g", "0"] if command[0] == "ibv_rc_pingpong" else ["-x", "0", "-F"]
+    environment = dict(os.environ, LD_PRELOAD=library)
+    deadline = time.monotonic() + DEADLINE_S
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
+             "env": environment}
+    server = subprocess.Popen(base, **pipes)
+    try:
+        if not wait_until_listening(port, server, deadline):
+            return "the server does not listen: " + (server.communicate(timeout=5)[0] or ""), ""
+        client = subprocess.run(base + ["127.0.0.1"], timeout=DEADLINE_S, check=False, **pipes)
+        said = server.communicate(timeout=DEADLINE_S)[0]
+    except subprocess.TimeoutExpired:
+        return "it does not end", ""
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+    if client.returncode != 0:
+        return f"the client exits with {client.returncode}: {client.stdout[-800:]}", client.stdout
+    if server.returncode != 0:
+        return f"the server exits with {server.returncode}: {said[-800:]}", client.stdout
+    return None, client.stdout
+
+
+def figures_of(output):
+    """The rows of perftest's table: lists of numbers."""
+    rows = []
+    for line in output.splitlines():
+        fields = line.split()
+        if len(fields) >= 4 and all(re.fullmatch(r"\d+(\.\d+)?", field) for field in fields):
+            rows.append([float(field) for field in fields])
+    return rows
+
+
+def check_perftest(output):
+    rows = figures_of(output)
+    if not rows:
+        return "it prints no figures"
+    for row in rows:
+        if max(row[2:4]) <= 0:
+            return f"a figure is not above zero: {row}"
+    return None
+
+
+def check_devinfo(library):
+    done = subprocess.run(["ibv_devinfo", "-v"], env=dict(os.environ, LD_PRELOAD=library),
+                          capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    for wanted in ("braid_soft0", "PORT_ACTIVE", "link_layer:\t\tEthernet", "RoCE v2"):
+        if wanted not in done.stdout:
+            return f"ibv_devinfo does not show {wanted!r}: {done.stdout[-800:]}{done.stderr}"
+    return None
+
+
+def check_bad_environment(library):
+    environment = dict(os.environ, LD_PRELOAD=library, BRAID_SOFT_MTU="1500")
+    done = subprocess.run(["ibv_devinfo"], env=environment, capture_output=True, text=True,
+                          timeout=DEADLINE_S, check=False)
+    if done.returncode == 0 or "BRAID_SOFT_MTU" not in done.stderr:
+        return f"a bad variable is not refused by name: {done.returncode} {done.stderr}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library")
+    parser.add_argument("--only", default="", help="only runs whose command has this text")
+    arguments = parser.parse_args()
+    needed = ["ibv_devinfo", "ibv_rc_pingpong", "ib_atomic_lat", *BANDWIDTH, *LATENCY]
+    missing = [program for program in needed if shutil.which(program) is None]
+    if missing:
+        print("SKIP: not installed:", *missing)
+        return 77
+    runs = [("ibv_devinfo", lambda: check_devinfo(arguments.library)),
+            ("bad environment", lambda: check_bad_environment(arguments.library))]
+
+    def pair(command, port_option, check):
+        def run():
+            error, output = run_pair(arguments.library, command, port_option)
+            return error or check(output)
+        return " ".join(command), run
+
+    runs += [pair(["ibv_rc_pingpong", *options], "-p",
+                  lambda out: None if "usec/iter" in out else "it prints no result")
+             for options in PINGPONG]
+    runs += [pair(command, "-p", check_perftest) for command in perftest_matrix()]
+    failed = passed = 0
+    for name, run in runs:
+        if arguments.only not in name:
+            continue
+        begin = time.monotonic()
+        error = run()
+        took = time.monotonic() - begin
+        print(f"{'FAIL' if error else 'ok  '} {took:6.2f} s  {name}", flush=True)
+        if error:
+            failed += 1
+            print("     " + error, flush=True)
+        else:
+            passed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
