@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 namespace braid::bench {
 namespace {
@@ -22,6 +24,15 @@ std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value);
   return text;
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
 }
 
 double compared(const Figure& figure) { return figure.baseline != 0 ? figure.ratio : figure.value; }
@@ -64,6 +75,16 @@ Figure with_maximum(Figure figure, double limit) {
   return figure;
 }
 
+std::string describe_machine() {
+#ifdef NDEBUG
+  constexpr const char* kAsserts = "asserts off";
+#else
+  constexpr const char* kAsserts = "asserts ON, so the figures mean little";
+#endif
+  return processor_name() + " x " + std::to_string(std::thread::hardware_concurrency()) +
+         ", compiler " + __VERSION__ + ", " + kAsserts;
+}
+
 bool print_figures(const std::vector<Figure>& figures, bool json) {
   bool all = true;
   if (!json) {
@@ -81,7 +102,7 @@ bool print_figures(const std::vector<Figure>& figures, bool json) {
       line["ratio"] = figure.baseline != 0 ? nlohmann::ordered_json(figure.ratio) : nullptr;
       line["runs"] = figure.runs;
       line["cv"] = figure.cv;
-      line["goal"] = figure.goal;
+      line["goal"] = figure.goal.empty() ? nullptr : nlohmann::ordered_json(figure.goal);
       line["ok"] = figure.ok;
       std::printf("%s\n", line.dump().c_str());
       continue;

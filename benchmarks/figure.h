@@ -31,6 +31,9 @@ struct Figure {
 [[nodiscard]] Figure with_minimum(Figure figure, double limit);
 [[nodiscard]] Figure with_maximum(Figure figure, double limit);
 
+/// Processor, compiler and whether asserts are on, on one line: the head of a table.
+[[nodiscard]] std::string describe_machine();
+
 /// Prints a table, or with `json` one JSON object per line. True when every goal was met.
 bool print_figures(const std::vector<Figure>& figures, bool json);
 

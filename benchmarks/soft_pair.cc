@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::uint32_t kDepth = 128;
 constexpr std::uint32_t kInlineBytes = 64;
+constexpr unsigned kPatienceSeconds = 120;
 
 TimePoint read_clock() noexcept {
   timespec time{};
@@ -52,6 +53,7 @@ Result<double> run_pair(const std::function<bool(int)>& child,
   const pid_t pid = ::fork();
   if (pid < 0) return internal(errno);
   if (pid == 0) {
+    ::alarm(kPatienceSeconds);  // whatever happens to the parent, it ends
     ::close(sockets[0]);
     const bool good = child(sockets[1]);
     ::_exit(good ? 0 : 1);
@@ -92,9 +94,18 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+/// What the buffer of the writing side holds, so that the other side can tell that it arrived.
+std::uint8_t pattern_at(std::size_t offset) noexcept {
+  return static_cast<std::uint8_t>(offset * 131 + offset / 4096 + 1);
+}
+
 bool wait_for(SoftEnd& end, const std::atomic_ref<std::uint64_t>& word, std::uint64_t value) {
   ibv_wc done[4];
-  while (word.load(std::memory_order_acquire) != value) {
+  // A peer that has died does not answer; the clock is looked at seldom enough not to be seen.
+  constexpr std::uint64_t kPollsPerLook = 1U << 20U;
+  const TimePoint give_up = read_clock() + std::chrono::seconds(kPatienceSeconds);
+  for (std::uint64_t polls = 1; word.load(std::memory_order_acquire) != value; ++polls) {
+    if (polls % kPollsPerLook == 0 && read_clock() > give_up) return false;
     const int count = ibv_poll_cq(end.cq(), 4, done);
     for (int i = 0; i < count; ++i) {
       if (done[i].status != IBV_WC_SUCCESS) return false;
@@ -207,12 +218,17 @@ Result<double> measure_write_goodput(std::uint32_t qp_count, std::uint32_t messa
     SoftEnd end;
     if (!end.open(qp_count, message_bytes).ok() || !end.connect(socket).ok()) return false;
     char byte = 0;
-    return ::recv(socket, &byte, 1, 0) == 0;  // until the parent closes
+    if (::recv(socket, &byte, 1, 0) != 0) return false;  // until the parent closes
+    for (std::size_t i = 0; i < message_bytes; ++i) {
+      if (end.buffer()[i] != pattern_at(i)) return false;
+    }
+    return true;
   };
   const auto parent = [&](int socket) -> Result<double> {
     SoftEnd end;
     if (const Status status = end.open(qp_count, message_bytes); !status.ok()) return status;
     if (const Status status = end.connect(socket); !status.ok()) return status;
+    for (std::size_t i = 0; i < message_bytes; ++i) end.buffer()[i] = pattern_at(i);
     for (std::uint32_t i = 0; i < in_flight * qp_count; ++i) {
       const std::uint32_t qp = i % qp_count;
       const Status posted = end.post_write(qp, message_bytes, qp, false, 0, 0);

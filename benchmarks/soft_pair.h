@@ -49,7 +49,8 @@ class SoftEnd {
 ///
 /// Shape: `message_bytes` per WR, `in_flight` WRs on each of `qp_count` QPs, MTU 4096.
 /// Returns bytes per second whose completions were polled within `duration`, after a tenth of it
-/// for warming up. Errors: kInternal, kNetwork (a completion with an error).
+/// for warming up. Errors: kInternal (also when the bytes at the target are not the source's),
+/// kNetwork (a completion with an error).
 [[nodiscard]] Result<double> measure_write_goodput(std::uint32_t qp_count,
                                                    std::uint32_t message_bytes,
                                                    std::uint32_t in_flight,

@@ -1,168 +1,170 @@
-// Figures of the soft device, each against what bare UDP does on the same machine at the same time.
+// Figures of the soft device, each next to what bare UDP does on the same machine at that time.
 
+#include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine_alone.h"
+#include "engine_cost.h"
 #include "figure.h"
-#include "soft_measurements.h"
+#include "soft_pair.h"
 #include "udp_baseline.h"
 
 namespace braid::bench {
 namespace {
 
-constexpr int kRuns = 5;
-constexpr std::uint64_t kRoundTrips = 20'000;
 constexpr std::uint64_t kEnginePackets = 50'000;
-constexpr double kMega = 1e6;
-constexpr std::chrono::milliseconds kDuration{300};
+constexpr std::uint64_t kRoundTrips = 20'000;
+constexpr std::uint32_t kIdleQps = 4096;
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e6;
 
-struct GoodputCase {
-  std::string name;
-  GoodputOptions options;
+struct Settings {
+  std::uint32_t runs = 5;
+  int milliseconds = 500;
+  bool json = false;
+  bool only_engine = false;
 };
 
-std::vector<GoodputCase> goodput_cases() {
-  std::vector<GoodputCase> cases;
-  for (const std::uint32_t kilobytes : {64U, 1024U}) {
-    for (const std::uint32_t qps : {1U, 4U}) {
-      GoodputOptions options;
-      options.message_bytes = kilobytes << 10U;
-      options.qp_count = qps;
-      options.depth_count = kilobytes == 64 ? 16 : 4;
-      options.duration = kDuration;
-      cases.push_back({"write_" + std::to_string(kilobytes) + "KiB_" + std::to_string(qps) + "qp",
-                       options});
-    }
-  }
-  return cases;
-}
+struct GoodputCase {
+  const char* name;
+  std::uint32_t message_bytes;
+  std::uint32_t qp_count;
+  std::uint32_t in_flight;  // per QP
+};
 
-/// Value and error of a baseline, with the error told on stderr.
-std::optional<double> goodput_of(const Result<UdpGoodput>& result, const char* name) {
-  if (result) return result->bytes_per_second / kMega;
-  (void)std::fprintf(stderr, "benchmark: baseline %s: %s\n", name,
-                     result.error().to_string().c_str());
+// As many bytes under way on a QP as its window of 128 packets of 4 KiB holds, and as many again,
+// so that the next message is always there.
+constexpr GoodputCase kGoodputCases[] = {
+    {"write_goodput_64KiB_1qp", 64U << 10U, 1, 16},
+    {"write_goodput_64KiB_4qp", 64U << 10U, 4, 16},
+    {"write_goodput_1MiB_1qp", 1U << 20U, 1, 4},
+    {"write_goodput_1MiB_4qp", 1U << 20U, 4, 4},
+};
+
+/// The value of a measurement; without one, says on stderr which failed.
+template <typename T>
+std::optional<T> value_of(const Result<T>& result, const char* name) {
+  if (result) return *result;
+  (void)std::fprintf(stderr, "softverbs_bench: %s: %s\n", name, result.error().to_string().c_str());
   return std::nullopt;
 }
 
-/// Two figures per case: against sendmmsg and against UDP_SEGMENT.
-bool add_goodput(std::vector<Figure>& figures) {
-  const std::vector<GoodputCase> cases = goodput_cases();
-  std::vector<Figure> of_cases;
-  for (const GoodputCase& one : cases) {
-    of_cases.push_back({one.name + "_to_sendmmsg", "MB/s", {}, {}, Goal{Goal::Of::kRatio, Goal::Kind::kAtLeast, 1.5}});
-    of_cases.push_back({one.name + "_to_udp_gso", "MB/s", {}, {}, Goal{Goal::Of::kRatio, Goal::Kind::kAtLeast, 0.4}});
+bool add_engine(const Settings& settings, std::vector<Figure>& figures) {
+  std::vector<double> transmit;
+  std::vector<double> receive;
+  std::vector<double> crc;
+  std::vector<double> copy;
+  for (std::uint32_t run = 0; run < settings.runs; ++run) {
+    const EngineCost cost = measure_engine_cost(kEnginePackets);
+    transmit.push_back(cost.transmit_ns);
+    receive.push_back(cost.receive_ns);
+    crc.push_back(cost.crc_ns);
+    copy.push_back(cost.copy_ns);
   }
+  // The baseline of a share is the whole that it is a part of.
+  figures.push_back(make_figure("engine_transmit_4KiB_packet", "ns", transmit));
+  figures.push_back(make_figure("engine_crc_share_of_transmit", "ns", crc, transmit));
+  figures.push_back(make_figure("engine_receive_4KiB_packet", "ns", receive));
+  figures.push_back(make_figure("engine_crc_share_of_receive", "ns", crc, receive));
+  figures.push_back(make_figure("engine_copy_share_of_receive", "ns", copy, receive));
+  return true;
+}
+
+/// Two figures per case. The baselines and all cases take turns within each run.
+bool add_goodput(const Settings& settings, std::vector<Figure>& figures) {
+  constexpr std::size_t kCases = std::size(kGoodputCases);
   UdpBaselineOptions baseline;
-  baseline.duration = kDuration;
-  for (int run = 0; run < kRuns; ++run) {
-    const auto batches = goodput_of(measure_udp_batches(baseline), "sendmmsg");
-    const auto segmented = goodput_of(measure_udp_segmented(baseline), "UDP_SEGMENT");
-    if (!batches || !segmented) return false;
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::optional<double> goodput = measure_write_goodput(cases[i].options);
+  baseline.duration = std::chrono::milliseconds(settings.milliseconds);
+  std::vector<double> batched;
+  std::vector<double> segmented;
+  std::vector<double> values[kCases];
+  for (std::uint32_t run = 0; run < settings.runs; ++run) {
+    const auto plain = value_of(measure_udp_batches(baseline), "sendmmsg baseline");
+    const auto offloaded = value_of(measure_udp_segmented(baseline), "UDP_SEGMENT baseline");
+    if (!plain || !offloaded) return false;
+    batched.push_back(plain->bytes_per_second / kGiga);
+    segmented.push_back(offloaded->bytes_per_second / kGiga);
+    for (std::size_t i = 0; i < kCases; ++i) {
+      const GoodputCase& one = kGoodputCases[i];
+      const auto goodput = value_of(
+          measure_write_goodput(one.qp_count, one.message_bytes, one.in_flight, baseline.duration),
+          one.name);
       if (!goodput) return false;
-      Figure& to_batches = of_cases[2 * i];
-      Figure& to_segmented = of_cases[2 * i + 1];
-      to_batches.values.push_back(*goodput / kMega);
-      to_batches.baselines.push_back(*batches);
-      to_segmented.values.push_back(*goodput / kMega);
-      to_segmented.baselines.push_back(*segmented);
+      values[i].push_back(*goodput / kGiga);
     }
   }
-  figures.insert(figures.end(), of_cases.begin(), of_cases.end());
-  return true;
-}
-
-bool add_ping_pong(std::vector<Figure>& figures) {
-  Figure figure{"write_8B_round_trip_to_udp", "us", {}, {}, Goal{Goal::Of::kRatio, Goal::Kind::kAtMost, 1.5}};
-  for (int run = 0; run < kRuns; ++run) {
-    const Result<double> bare = measure_udp_ping_pong(kRoundTrips);
-    if (!bare) {
-      (void)std::fprintf(stderr, "benchmark: baseline ping-pong: %s\n",
-                         bare.error().to_string().c_str());
-      return false;
-    }
-    const std::optional<double> ours = measure_write_ping_pong(kRoundTrips);
-    if (!ours) return false;
-    figure.baselines.push_back(*bare * kMega);
-    figure.values.push_back(*ours * kMega);
+  for (std::size_t i = 0; i < kCases; ++i) {
+    const std::string name = kGoodputCases[i].name;
+    figures.push_back(
+        with_minimum(make_figure(name + "_vs_sendmmsg", "GB/s", values[i], batched), 1.5));
+    figures.push_back(
+        with_minimum(make_figure(name + "_vs_udp_segment", "GB/s", values[i], segmented), 0.4));
   }
-  figures.push_back(figure);
   return true;
 }
 
-bool add_idle_memory(std::vector<Figure>& figures) {
-  const Goal goal{Goal::Of::kValue, Goal::Kind::kAtMost, 64};
-  Figure allocated{"idle_qp_depth128_of_4096_allocated", "KiB", {}, {}, goal};
-  Figure resident{"idle_qp_depth128_of_4096_resident", "KiB", {}, {}, goal};
-  for (int run = 0; run < kRuns; ++run) {
-    const std::optional<IdleMemory> memory = measure_idle_qp(4096, 128);
-    if (!memory) return false;
-    allocated.values.push_back(memory->allocated_bytes / 1024);
-    resident.values.push_back(memory->resident_bytes / 1024);
+bool add_ping_pong(const Settings& settings, std::vector<Figure>& figures) {
+  std::vector<double> values;
+  std::vector<double> baselines;
+  for (std::uint32_t run = 0; run < settings.runs; ++run) {
+    const auto bare = value_of(measure_udp_ping_pong(kRoundTrips), "UDP ping-pong");
+    const auto ours = value_of(measure_write_ping_pong(kRoundTrips), "write ping-pong");
+    if (!bare || !ours) return false;
+    baselines.push_back(*bare * kMicro);
+    values.push_back(*ours * kMicro);
   }
-  figures.push_back(allocated);
-  figures.push_back(resident);
+  figures.push_back(
+      with_maximum(make_figure("write_ping_pong_8B_vs_udp", "us", values, baselines), 1.5));
   return true;
 }
 
-/// The baseline of a share is the whole that it is a share of.
-bool add_engine(std::vector<Figure>& figures) {
-  Figure send{"engine_send_4KiB_packet", "ns", {}, {}, {}};
-  Figure send_crc{"engine_send_4KiB_packet_crc_share", "ns", {}, {}, {}};
-  Figure receive{"engine_receive_4KiB_packet", "ns", {}, {}, {}};
-  Figure receive_crc{"engine_receive_4KiB_packet_crc_share", "ns", {}, {}, {}};
-  Figure receive_copy{"engine_receive_4KiB_packet_copy_share", "ns", {}, {}, {}};
-  for (int run = 0; run < kRuns; ++run) {
-    const Result<EngineCost> cost = measure_engine_alone(kEnginePackets);
-    if (!cost) {
-      (void)std::fprintf(stderr, "benchmark: engine: %s\n", cost.error().to_string().c_str());
-      return false;
-    }
-    send.values.push_back(cost->send_ns);
-    send_crc.values.push_back(cost->send_crc_ns);
-    send_crc.baselines.push_back(cost->send_ns);
-    receive.values.push_back(cost->receive_ns);
-    receive_crc.values.push_back(cost->receive_crc_ns);
-    receive_crc.baselines.push_back(cost->receive_ns);
-    receive_copy.values.push_back(cost->receive_copy_ns);
-    receive_copy.baselines.push_back(cost->receive_ns);
+bool add_idle_memory(const Settings& settings, std::vector<Figure>& figures) {
+  std::vector<double> values;
+  for (std::uint32_t run = 0; run < settings.runs; ++run) {
+    const auto bytes = value_of(measure_memory_per_qp(kIdleQps), "memory per QP");
+    if (!bytes) return false;
+    values.push_back(*bytes / 1024);
   }
-  figures.insert(figures.end(), {send, send_crc, receive, receive_crc, receive_copy});
+  figures.push_back(with_maximum(make_figure("memory_per_idle_qp_of_4096", "KiB", values), 64));
   return true;
 }
 
-int run(bool json) {
+int run(const Settings& settings) {
+  if (!settings.json) (void)std::printf("%s\n", describe_machine().c_str());
   std::vector<Figure> figures;
-  // The engine's comes first: no process has been forked, and no figure depends on the order.
-  if (!add_engine(figures) || !add_goodput(figures) || !add_ping_pong(figures) ||
-      !add_idle_memory(figures)) {
-    return EXIT_FAILURE;
-  }
-  if (json) {
-    for (const Figure& figure : figures) (void)std::puts(to_json(figure).c_str());
-    return EXIT_SUCCESS;
-  }
-  (void)std::printf("%s\nmedians of %d runs\n\n%s", describe_machine().c_str(), kRuns,
-                    to_table(figures).c_str());
-  return EXIT_SUCCESS;
+  const bool measured = add_engine(settings, figures) &&
+                        (settings.only_engine ||
+                         (add_goodput(settings, figures) && add_ping_pong(settings, figures) &&
+                          add_idle_memory(settings, figures)));
+  const bool met = print_figures(figures, settings.json);
+  if (!measured) return 2;
+  return met ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace braid::bench
 
 int main(int argc, char** argv) {
-  const bool json = argc == 2 && std::strcmp(argv[1], "--json") == 0;
-  if (argc > 1 && !json) {
-    (void)std::fprintf(stderr, "usage: softverbs_bench [--json]\n");
-    return 2;
+  braid::bench::Settings settings;
+  CLI::App app(
+      "Figures of the soft device, next to bare UDP in the same run.\n"
+      "Exit status: 0 every goal met, 1 a goal missed, 2 something could not be measured.");
+  app.add_option("--runs", settings.runs, "Runs of each measurement; the median is shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--milliseconds", settings.milliseconds, "Length of each goodput run")
+      ->check(CLI::Range(10, 600'000))
+      ->capture_default_str();
+  app.add_flag("--json", settings.json, "One JSON object per figure and line");
+  app.add_flag("--only-engine", settings.only_engine, "Only the engine without I/O");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
-  return braid::bench::run(json);
+  return braid::bench::run(settings);
 }
