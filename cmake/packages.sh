@@ -60,7 +60,7 @@ braid_missing_packages() {
 braid_require_packages() {
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "braid: this is not a Debian system; install by hand what these Debian 12 packages" \
-      "hold, and build with cmake:" $(braid_package_list "$@") >&2
+      "hold, and build with cmake: $(braid_package_list "$@" | tr '\n' ' ')" >&2
     exit 1
   fi
   local missing
@@ -86,7 +86,7 @@ braid_require_packages() {
   fi
   missing=$(braid_missing_packages "$@")
   if [ -n "$missing" ]; then
-    echo "braid: still missing after the installation:" $missing >&2
+    echo "braid: still missing after the installation: $(tr '\n' ' ' <<<"$missing")" >&2
     exit 1
   fi
 }
