@@ -50,7 +50,7 @@ void explain(std::string* out, std::string text) noexcept {
 }
 
 std::string bind_failure(const std::string& where, int error) {
-  const std::string head = "cannot receive on UDP " + where + ": " + std::strerror(error);
+  std::string head = "cannot receive on UDP " + where + ": " + std::strerror(error);
   switch (error) {
     case EADDRINUSE:
       return head +
