@@ -1,6 +1,7 @@
 #include <braid/connect.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <utility>
 
@@ -48,8 +49,8 @@ Result<std::unique_ptr<ConnectionImpl>> ConnectionImpl::connect(std::shared_ptr<
   if (!socket) {
     why = socket.error().code() == StatusCode::kNotFound
               ? "the host name " + std::string(host) + " has no address"
-              : "connecting to " + std::string(host) + " port " + std::to_string(port) +
-                    " failed: " + socket.error().to_string();
+              : "nobody can be reached at " + std::string(host) + ":" + std::to_string(port) +
+                    ": " + std::strerror(socket.error().detail());
     return socket.error();
   }
   std::unique_ptr<ConnectionImpl> impl(new ConnectionImpl(
@@ -134,7 +135,8 @@ Status ConnectionImpl::finish_socket() {
       stream_ = bootstrap::FrameStream(std::move(*next));
       return Status(StatusCode::kWouldBlock);
     }
-    return fail(status, "nobody can be reached at " + peer_name_ + ": " + status.to_string());
+    return fail(status, "nobody can be reached at " + peer_name_ + ": " +
+                            std::strerror(status.detail()) + " (does the peer listen there?)");
   }
   stage_ = ConnectStage::kSocketOk;
   stream_.send(FrameType::kCapabilities, bootstrap::encode(capabilities()));

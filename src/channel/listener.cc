@@ -1,5 +1,7 @@
 #include <braid/connect.h>
 
+#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -80,9 +82,13 @@ Result<Listener> Listener::create(std::string_view address, std::uint16_t port,
   Result<bootstrap::Socket> socket = bootstrap::Socket::listen(address, port);
   if (!socket) {
     if (why != nullptr) {
-      *why = "listening on " +
-             (address.empty() ? std::string("any address") : std::string(address)) + " port " +
-             std::to_string(port) + " failed: " + socket.error().to_string();
+      const Status status = socket.error();
+      const std::string where =
+          (address.empty() ? std::string("any address") : std::string(address)) + " port " +
+          std::to_string(port);
+      *why = status.code() == StatusCode::kInvalidArgument
+                 ? "\"" + std::string(address) + "\" is not an address to listen on"
+                 : "cannot listen on " + where + ": " + std::strerror(status.detail());
     }
     return socket.error();
   }

@@ -270,7 +270,7 @@ int run(int argc, char** argv) {
       std::string("Examples:\n"
                   "  braid_send disk.img 192.0.2.7\n"
                   "  braid_send disk.img 127.0.0.1 -q 4 --sports 50001,50002,50003,50004 \\\n"
-                  "             --impair port=50004,rate=400M --json\n\n") +
+                  "             --impair port=50004,rate=400Mbit --json\n\n") +
       kExitCodeHelp);
   int exit_code = kExitOk;
   if (!parse_command_line(app, argc, argv, exit_code)) return exit_code;

@@ -1,10 +1,12 @@
 #include "tools/command_line.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <memory>
 #include <utility>
 
+#include "config/soft_device_env.h"
 #include "tools/exit_code.h"
 #include "tools/transfer_report.h"
 
@@ -59,9 +61,10 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
       ->capture_default_str();
   app.add_option("--soft-address", arguments.soft_address,
                  "Address of the soft device; default: a free one of 127.0.0.0/8");
-  app.add_option("--impair", arguments.impairments,
-                 "Soft device only, repeatable: what happens to packets from one source port,\n"
-                 "e.g. \"port=50003,rate=400M\" or \"port=0,loss=1%\" (0 = every other port)")
+  app.add_option(
+         "--impair", arguments.impairments,
+         "Soft device only, repeatable: what happens to packets from one source port, e.g.\n"
+         "port=50004,rate=400Mbit or loss=1%,delay=100us (without port: every other port)")
       ->allow_extra_args(false);
   app.add_option("--seed", arguments.seed, "Seed of the impairments; 0 = from the system");
   app.add_option("--timeout", arguments.timeout_s,
@@ -99,9 +102,19 @@ MaybeFailure open_device(const CommonArguments& arguments, std::unique_ptr<Devic
     device = std::make_unique<Device>(std::move(*opened));
     return std::nullopt;
   }
+  // The environment first, then what the command line says.
   SoftDeviceOptions options;
-  options.address = arguments.soft_address;
-  options.seed = arguments.seed;
+  if (!config::load_soft_device_options(options, why).ok()) return Failure{kExitUsage, why};
+  if (!arguments.soft_address.empty()) options.address = arguments.soft_address;
+  if (arguments.seed != 0) options.seed = arguments.seed;
+  std::string impairments;
+  for (const std::string& each : arguments.impairments) {
+    impairments += (impairments.empty() ? "" : ";") + each;
+  }
+  if (!impairments.empty() &&
+      !config::parse_impairments(impairments, options.impairments, why).ok()) {
+    return Failure{kExitUsage, "--impair: " + why};
+  }
   Result<Device> opened = Device::open_soft(options, &why);
   if (!opened) return Failure{kExitConnect, why};
   device = std::make_unique<Device>(std::move(*opened));
