@@ -36,8 +36,9 @@ bool CompletionQueue::push(const ibv_wc& completion, bool solicited, bool& event
   slots_[head & mask_] = completion;
   head_.store(head + 1, std::memory_order_release);
   const bool counts_as_solicited = solicited || completion.status != IBV_WC_SUCCESS;
-  if (arming_ == Arming::kAny || (arming_ == Arming::kSolicited && counts_as_solicited)) {
-    arming_ = Arming::kNone;
+  const Arming arming = arming_.load(std::memory_order_relaxed);
+  if (arming == Arming::kAny || (arming == Arming::kSolicited && counts_as_solicited)) {
+    arming_.store(Arming::kNone, std::memory_order_relaxed);
     event = true;
   }
   return true;
@@ -58,10 +59,16 @@ std::size_t CompletionQueue::poll(std::size_t count, ibv_wc* out) noexcept {
 void CompletionQueue::arm(bool solicited_only) noexcept {
   // Arming for any completion is not weakened by a later solicited-only one.
   if (!solicited_only) {
-    arming_ = Arming::kAny;
-  } else if (arming_ == Arming::kNone) {
-    arming_ = Arming::kSolicited;
+    arming_.store(Arming::kAny, std::memory_order_relaxed);
+  } else if (arming_.load(std::memory_order_relaxed) == Arming::kNone) {
+    arming_.store(Arming::kSolicited, std::memory_order_relaxed);
   }
+}
+
+bool CompletionQueue::disarm() noexcept {
+  if (!armed_for_any()) return false;
+  arming_.store(Arming::kNone, std::memory_order_relaxed);
+  return true;
 }
 
 void CompletionQueue::remove_qp(std::uint32_t qpn) noexcept {

@@ -30,6 +30,12 @@ class CompletionQueue {
 
   /// Arms for one event at the next push (the next solicited one if `solicited_only`).
   void arm(bool solicited_only) noexcept;
+  /// Whether an arming for any completion stands. Thread: any; advisory without the mutex.
+  [[nodiscard]] bool armed_for_any() const noexcept {
+    return arming_.load(std::memory_order_relaxed) == Arming::kAny;
+  }
+  /// Takes back an arming for any completion; false when there is none. Runs under the mutex.
+  bool disarm() noexcept;
 
   /// Removes the completions of a QP that is being destroyed (ibv_destroy_qp: a CQ holds no
   /// completion of a destroyed QP). Runs under the device's mutex.
@@ -51,8 +57,8 @@ class CompletionQueue {
 
   std::size_t mask_;
   std::unique_ptr<ibv_wc[]> slots_;
-  std::atomic<std::size_t> head_{0};  // written by the producer
-  Arming arming_ = Arming::kNone;
+  std::atomic<std::size_t> head_{0};           // written by the producer
+  std::atomic<Arming> arming_{Arming::kNone};  // written under the mutex
   std::atomic<bool> error_{false};
   void* owner_;
   alignas(64) std::atomic<std::size_t> tail_{0};  // written by the consumer that holds the lock
