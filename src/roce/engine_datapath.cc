@@ -131,12 +131,17 @@ void Engine::poll_transmit(TxBatch& batch, TimePoint now) noexcept {
   while (active_head_ != nullptr && !batch.full()) {
     Qp& qp = *active_head_;
     deactivate(qp);
-    std::uint32_t budget = options_.burst_packets;
-    budget -= Responder(*this, qp).transmit(batch, budget);
-    if (budget != 0) budget -= Requester(*this, qp).transmit(batch, budget, now);
+    Responder responder(*this, qp);
+    // Requests first: the acknowledgement behind them is shorter, so that it can end their
+    // segmented send instead of costing one of its own. One packet of the turn is kept for it.
+    const std::uint32_t kept = responder.wants_transmit() ? 1 : 0;
+    const std::uint32_t budget = options_.burst_packets - kept;
+    const std::uint32_t sent = budget != 0 ? Requester(*this, qp).transmit(batch, budget, now) : 0;
+    const std::uint32_t left = budget - sent + kept;
+    const bool answered = left == 0 || responder.transmit(batch, left) < left;
     // A QP that stopped before its turn was over waits for an acknowledgement, a timer or a post,
     // unless it was the batch that ended its turn.
-    if (budget == 0 || batch.full()) activate(qp);
+    if (sent == budget || !answered || batch.full()) activate(qp);
   }
   counters_.tx_packets += batch.size() - before;
 }

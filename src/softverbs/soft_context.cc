@@ -76,6 +76,10 @@ SoftContext* SoftContext::open(ibv_device* device, DriverFactory& factory,
 }
 
 int SoftContext::close(SoftContext* context) noexcept {
+  {
+    const std::lock_guard lock(context->driver_->mutex());
+    context->driver_->flush();
+  }
   delete context;
   return 0;
 }

@@ -119,6 +119,7 @@ int SoftContext::destroy_qp(ibv_qp* qp) noexcept {
   std::uint32_t events = 0;
   {
     const std::lock_guard lock(driver_->mutex());
+    driver_->flush();
     close_flow_port(*own);
     driver_->engine().destroy_qp(own->engine_qp);
     remove_async_events(qp);

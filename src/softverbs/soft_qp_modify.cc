@@ -136,6 +136,7 @@ int SoftContext::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) noexcept {
     const bool requested = (attr->ah_attr.grh.flow_label & 0xFFFFF) != 0;
     if (const int error = open_flow_port(own, flow, requested); error != 0) return error;
   }
+  if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) driver_->flush();
   if (to == IBV_QPS_RESET) close_flow_port(own);
   driver_->engine().modify_qp(*own.engine_qp, *attr, mask, flow);
   remember(own.attr, *attr, mask);

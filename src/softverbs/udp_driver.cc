@@ -174,6 +174,11 @@ void UdpDriver::publish_work() noexcept {
   work_due_ = engine_->wants_transmit() ? TimePoint::min() : next_deadline();
 }
 
+void UdpDriver::flush() noexcept {
+  (void)transmit(read_clock());
+  publish_work();
+}
+
 void UdpDriver::on_armed() noexcept {
   drives_in_a_row_ = 0;
   if (!leased_) return;

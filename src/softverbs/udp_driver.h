@@ -54,6 +54,7 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   [[nodiscard]] TimePoint now() noexcept override;
   void after_post() noexcept override;
   void drive() noexcept override;
+  void flush() noexcept override;
   void on_armed() noexcept override;
   [[nodiscard]] std::span<const roce::IpAddress> addresses() const noexcept override {
     return {&wire_->address(), 1};

@@ -32,13 +32,14 @@ def perftest_matrix():
         yield [program, "-s", "1", "-n", "1000"]
         yield [program, "-b", "-n", "400", "-s", "65536"]
         yield [program, "-q", "8", "-b", "-n", "200", "-s", "4097"]
-        yield [program, "-e", "-n", "400", "-s", "65536"]
+        if program != "ib_write_bw":  # perftest refuses events there: a WRITE raises none
+            yield [program, "-e", "-n", "400", "-s", "65536"]
     for program in ("ib_write_bw", "ib_send_bw"):
         yield [program, "-I", "64", "-s", "64", "-n", "2000"]
     yield ["ib_send_bw", "-r", "64", "-q", "8", "-n", "200", "--use-srq"]
     for program in LATENCY:
         yield [program, "-n", "500", "-s", "8"]
-        yield [program, "-n", "100", "-a"]
+        yield [program, "-n", "20", "-a"]
     for program in ("ib_read_lat", "ib_send_lat"):
         yield [program, "-e", "-n", "200", "-s", "8"]
     for program in ("ib_write_lat", "ib_send_lat"):
@@ -116,7 +117,8 @@ def check_perftest(output):
     if not rows:
         return "it prints no figures"
     for row in rows:
-        if max(row[2:4]) <= 0:
+        # Small messages round to 0.00 MB/s on a busy machine; the last column keeps the digits.
+        if max(row[2:]) <= 0:
             return f"a figure is not above zero: {row}"
     return None
 

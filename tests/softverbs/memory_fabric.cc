@@ -20,6 +20,7 @@ class MemoryFabric::Driver final : public DeviceDriver {
   TimePoint now() noexcept override { return fabric_.now_; }
   void after_post() noexcept override { transmit(); }
   void drive() noexcept override { fabric_.step(); }
+  void flush() noexcept override { transmit(); }
   void on_armed() noexcept override {}
   std::span<const roce::IpAddress> addresses() const noexcept override { return {&address_, 1}; }
   std::uint32_t max_mtu_bytes() const noexcept override { return 4096; }

@@ -208,3 +208,31 @@ BRAID_PRELOADED int ibv_detach_mcast(ibv_qp* /*qp*/, const ibv_gid* /*gid*/,
                                      std::uint16_t /*lid*/) {
   return EOPNOTSUPP;
 }
+
+// What the device lacks and libibverbs would look for in a context of its own making.
+BRAID_PRELOADED int ibv_query_ece(ibv_qp* /*qp*/, ibv_ece* /*ece*/) { return EOPNOTSUPP; }
+BRAID_PRELOADED int ibv_set_ece(ibv_qp* /*qp*/, ibv_ece* /*ece*/) { return EOPNOTSUPP; }
+BRAID_PRELOADED int ibv_query_qp_data_in_order(ibv_qp* /*qp*/, ibv_wr_opcode /*opcode*/,
+                                               std::uint32_t /*flags*/) {
+  return 0;  // not promised
+}
+BRAID_PRELOADED int ibv_resolve_eth_l2_from_gid(ibv_context* /*context*/, ibv_ah_attr* /*attr*/,
+                                                std::uint8_t* /*mac*/, std::uint16_t* /*vlan*/) {
+  return EOPNOTSUPP;
+}
+BRAID_PRELOADED ibv_context* ibv_import_device(int /*cmd_fd*/) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+BRAID_PRELOADED ibv_pd* ibv_import_pd(ibv_context* /*context*/, std::uint32_t /*handle*/) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+BRAID_PRELOADED ibv_mr* ibv_import_mr(ibv_pd* /*pd*/, std::uint32_t /*handle*/) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+BRAID_PRELOADED ibv_dm* ibv_import_dm(ibv_context* /*context*/, std::uint32_t /*handle*/) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
