@@ -50,7 +50,7 @@ struct ChannelOptions {
   /// UDP source ports of the lanes: lane i asks for source_ports[i mod size]. Empty: the device
   /// chooses. A port is hash input for the network: distinct ports make distinct paths likely,
   /// not certain.
-  std::vector<std::uint16_t> source_ports;
+  std::vector<std::uint16_t> source_ports = {};
 
   /// Path MTU limit in bytes: 256, 512, 1024, 2048, 4096; 0 = the device's. The smaller of the two
   /// sides' values holds.
@@ -88,10 +88,10 @@ struct ChannelOptions {
 
   /// Regions told to the peer at connect; it finds them in Channel::remote_memories() in this
   /// order. Default none; at most 1024.
-  std::vector<RemoteMemory> exports;
+  std::vector<RemoteMemory> exports = {};
   /// 32-bit ids behind the notify indices 1, 2, ... of what the peer sends to this side. Default
   /// empty: ids 1..127, each equal to its index. At most 127; both sides must have equally many.
-  std::vector<std::uint32_t> notify_ids;
+  std::vector<std::uint32_t> notify_ids = {};
 };
 
 }  // namespace braid
