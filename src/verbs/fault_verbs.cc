@@ -215,7 +215,7 @@ ibv_mr* FaultVerbs::reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t 
 }
 int FaultVerbs::rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t bytes,
                          int access) {
-  if (fails(VerbsCall::kReregMr)) return IBV_REREG_MR_ERR_INPUT;
+  if (mr == nullptr || fails(VerbsCall::kReregMr)) return IBV_REREG_MR_ERR_INPUT;
   const int error = inner_.rereg_mr(inner(mr), flags, inner(pd), address, bytes, access);
   if (error == 0) {
     const bool moved = (flags & IBV_REREG_MR_CHANGE_PD) != 0;

@@ -24,7 +24,6 @@
 
 namespace {
 
-using braid::softverbs::SoftContext;
 using braid::softverbs::SoftVerbs;
 
 /// Null when the environment or the system does not allow a device; stderr has said why.
