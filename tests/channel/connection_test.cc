@@ -1,0 +1,240 @@
+// Connections over loopback TCP in virtual time: both sides are stepped in one thread, so a
+// deadline passes only when the test says so.
+#include <braid/connect.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "bootstrap/messages.h"
+#include "bootstrap/socket.h"
+#include "channel/channel_bed.h"
+
+namespace braid {
+namespace {
+
+using bootstrap::Socket;
+
+class ConnectionTest : public test::ChannelBed {
+ protected:
+  void SetUp() override {
+    open();
+    std::string why;
+    auto made = Listener::create("127.0.0.1", 0, &why);
+    ASSERT_TRUE(made) << why;
+    listener = std::make_unique<Listener>(std::move(*made));
+  }
+
+  void TearDown() override {
+    server.reset();
+    ChannelBed::TearDown();
+  }
+
+  std::unique_ptr<Connection> dial(const ChannelOptions& options) {
+    std::string why;
+    auto made = Connection::connect(*device, "127.0.0.1", listener->port(), options, now, &why);
+    EXPECT_TRUE(made) << why;
+    return std::make_unique<Connection>(std::move(*made));
+  }
+
+  // Steps both until neither says kWouldBlock; loopback needs no time, only turns.
+  void run(Connection& client, const ChannelOptions& server_options) {
+    client_status = server_status = Status(StatusCode::kWouldBlock);
+    for (int i = 0; i < 10'000; ++i) {
+      if (client_status.code() == StatusCode::kWouldBlock) client_status = client.step(now);
+      if (server == nullptr) {
+        auto accepted = listener->poll(*device, server_options, now);
+        if (accepted) server = std::make_unique<Connection>(std::move(*accepted));
+      } else if (server_status.code() == StatusCode::kWouldBlock) {
+        server_status = server->step(now);
+      }
+      if (client_status.code() != StatusCode::kWouldBlock &&
+          server_status.code() != StatusCode::kWouldBlock) {
+        return;
+      }
+    }
+  }
+
+  std::unique_ptr<Listener> listener;
+  std::unique_ptr<Connection> server;
+  Status client_status, server_status;
+};
+
+TEST_F(ConnectionTest, BothSides_PassTheStagesInOrderAndGetChannels) {
+  ChannelOptions options;
+  options.lanes = 3;
+  auto client = dial(options);
+  EXPECT_EQ(client->stage(), ConnectStage::kInit);
+  ConnectStage last = client->stage();
+  for (int i = 0; i < 10'000 && last != ConnectStage::kReady; ++i) {
+    (void)client->step(now);
+    EXPECT_GE(client->stage(), last);
+    EXPECT_LE(static_cast<int>(client->stage()), static_cast<int>(last) + 1);
+    last = client->stage();
+    if (server == nullptr) {
+      auto accepted = listener->poll(*device, options, now);
+      if (accepted) server = std::make_unique<Connection>(std::move(*accepted));
+    } else {
+      (void)server->step(now);
+    }
+  }
+  ASSERT_EQ(last, ConnectStage::kReady) << client->why();
+  for (int i = 0; i < 100 && server->stage() != ConnectStage::kReady; ++i) {
+    (void)server->step(now);
+  }
+  EXPECT_EQ(client->descriptor(), -1);  // nothing uses the socket any more
+  a = client->take();
+  b = server->take();
+  ASSERT_TRUE(a && b);
+  ASSERT_TRUE(a->notify({5}));
+  for (int i = 0; i < 5; ++i) turn();
+  Notification notification;
+  EXPECT_EQ(b->poll_notifications({&notification, 1}), 1U);
+}
+
+TEST_F(ConnectionTest, ListenerWithZeroLanes_TakesThePeersNumber) {
+  ChannelOptions options, any;
+  options.lanes = 7;
+  any.lanes = 0;
+  auto client = dial(options);
+  run(*client, any);
+  ASSERT_TRUE(client_status.ok() && server_status.ok()) << client->why() << server->why();
+  EXPECT_EQ(server->take()->lane_count(), 7U);
+}
+
+TEST_F(ConnectionTest, DifferentCounts_FailOnBothSidesWithBothNumbers) {
+  for (const bool notify : {false, true}) {
+    ChannelOptions one, two;
+    one.lanes = notify ? 4 : 3;
+    two.lanes = notify ? 4 : 5;
+    if (notify) {
+      one.notify_ids = {1, 2, 3};
+      two.notify_ids = {1, 2, 3, 4, 5};
+    }
+    server.reset();
+    auto client = dial(one);
+    run(*client, two);
+    EXPECT_EQ(client_status.code(), StatusCode::kConnectionFailed);
+    EXPECT_EQ(server_status.code(), StatusCode::kConnectionFailed);
+    for (const std::string& why : {client->why(), server->why()}) {
+      EXPECT_NE(why.find('3'), std::string::npos) << why;
+      EXPECT_NE(why.find('5'), std::string::npos) << why;
+    }
+    EXPECT_EQ(client->take(), nullptr);
+  }
+}
+
+TEST_F(ConnectionTest, TrafficClassAndRetriesThatDiffer_AreNoMatterOfTheOtherSide) {
+  ChannelOptions one, two;
+  one.traffic_class = 132;
+  two.traffic_class = 0;
+  one.retry_count = 1;
+  two.retry_count = 5;
+  auto client = dial(one);
+  run(*client, two);
+  ASSERT_TRUE(client_status.ok() && server_status.ok());
+  EXPECT_EQ(client->take()->options().traffic_class, 132);
+  EXPECT_EQ(server->take()->options().traffic_class, 0);
+}
+
+TEST_F(ConnectionTest, SourcePortThatIsForbidden_IsNamedToBothSides) {
+  ChannelOptions one;
+  one.source_ports = {80};
+  auto client = dial(one);
+  run(*client, ChannelOptions{});
+  EXPECT_EQ(client_status.code(), StatusCode::kPermission);
+  EXPECT_NE(client->why().find("80"), std::string::npos);
+  EXPECT_EQ(server_status.code(), StatusCode::kConnectionFailed);
+  EXPECT_NE(server->why().find("refused"), std::string::npos);
+  EXPECT_NE(server->why().find("80"), std::string::npos);
+}
+
+TEST_F(ConnectionTest, SilentListener_TimesOutAtTheDeadlineAndNotBefore) {
+  ChannelOptions options;
+  options.connect_timeout = std::chrono::seconds(3);
+  auto client = dial(options);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(client->step(now).code(), StatusCode::kWouldBlock);
+  }
+  now += std::chrono::seconds(3) - Duration(1);
+  EXPECT_EQ(client->step(now).code(), StatusCode::kWouldBlock);
+  now += Duration(1);
+  EXPECT_EQ(client->step(now).code(), StatusCode::kTimeout);
+  EXPECT_EQ(client->step(now).code(), StatusCode::kTimeout);  // it stays final
+}
+
+TEST_F(ConnectionTest, SilentSockets_AreDroppedAfterTheirDeadline) {
+  std::vector<Socket> silent;
+  for (int i = 0; i < 10; ++i) {
+    silent.push_back(std::move(*Socket::connect("127.0.0.1", listener->port())));
+  }
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(listener->poll(*device, {}, now).error().code(), StatusCode::kWouldBlock);
+  }
+  EXPECT_EQ(listener->dropped_peers(), 0U);
+  now += std::chrono::seconds(6);
+  (void)listener->poll(*device, {}, now);
+  EXPECT_EQ(listener->dropped_peers(), 10U);
+}
+
+TEST_F(ConnectionTest, FloodOfSilentSockets_DoesNotKeepAPeerOut) {
+  std::vector<Socket> silent;
+  for (int i = 0; i < 300; ++i) {
+    silent.push_back(std::move(*Socket::connect("127.0.0.1", listener->port())));
+    (void)listener->poll(*device, {}, now);
+  }
+  auto client = dial({});
+  run(*client, {});
+  EXPECT_TRUE(client_status.ok() && server_status.ok()) << client->why();
+  EXPECT_GE(listener->dropped_peers(), 200U);
+}
+
+TEST_F(ConnectionTest, PeerThatGoesDuringTheHandshake_IsAFailureWithAName) {
+  auto made = Socket::listen("127.0.0.1", 0);
+  ASSERT_TRUE(made);
+  std::string why;
+  auto client =
+      Connection::connect(*device, "127.0.0.1", made->local_port(), ChannelOptions{}, now, &why);
+  ASSERT_TRUE(client);
+  for (int i = 0; i < 1000; ++i) {
+    (void)client->step(now);
+    auto peer = made->accept();
+    if (peer) break;  // and closes at once
+  }
+  Status status(StatusCode::kWouldBlock);
+  for (int i = 0; i < 1000 && status.code() == StatusCode::kWouldBlock; ++i) {
+    status = client->step(now);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kConnectionFailed);
+  EXPECT_NE(client->why().find(std::to_string(made->local_port())), std::string::npos);
+}
+
+TEST_F(ConnectionTest, HundredConnectAndCloseCycles_LeaveNoObjectAndNoDescriptor) {
+  auto descriptors = [] {
+    const int probe = ::dup(0);
+    ::close(probe);
+    return probe;  // the lowest free one
+  };
+  const int before = descriptors();
+  const std::size_t objects = verbs.live_objects();
+  for (int i = 0; i < 100; ++i) {
+    server.reset();
+    auto client = dial({});
+    run(*client, {});
+    ASSERT_TRUE(client_status.ok() && server_status.ok());
+    a = client->take();
+    b = server->take();
+    a->close();
+    b->close();
+    for (int k = 0; k < 10; ++k) turn();
+    ASSERT_EQ(a->state(), ChannelState::kClosed);
+    ASSERT_EQ(b->state(), ChannelState::kClosed);
+    a.reset();
+    b.reset();
+  }
+  server.reset();
+  EXPECT_EQ(verbs.live_objects(), objects);
+  EXPECT_EQ(descriptors(), before);
+}
+
+}  // namespace
+}  // namespace braid
