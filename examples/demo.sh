@@ -6,8 +6,8 @@
 #   bash examples/demo.sh            BRAID_DEMO_MIB=1024 bash examples/demo.sh
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=$root/build
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+build=build  # relative: what is printed then reads the same everywhere
 mib=${BRAID_DEMO_MIB:-256}
 ports=50001,50002,50003,50004
 slow_port=50004
@@ -18,8 +18,8 @@ fail() {
   exit 1
 }
 
-# shellcheck source=../cmake/packages.sh
-source "$root/cmake/packages.sh"
+# shellcheck source=cmake/packages.sh
+source cmake/packages.sh
 braid_require_packages build
 # A build directory that the tests have configured serves as well, and stays as it is.
 if [ ! -f "$build/build.ninja" ]; then
