@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 DEADLINE_S = 120
@@ -132,6 +133,64 @@ def check_devinfo(library):
     return None
 
 
+def capture(library, path):
+    """Captures an exchange of every kind of operation into `path`. Error text, or None."""
+    tshark = subprocess.Popen(["tshark", "-i", "lo", "-f", "udp port 4791", "-w", path],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        while "Capturing on" not in said:
+            line = tshark.stderr.readline()
+            if not line:
+                return "tshark does not capture: " + said
+            said += line
+        for command in (["ibv_rc_pingpong", "-n", "20", "-s", "5001"],
+                        ["ib_write_bw", "-n", "20", "-s", "5001"],
+                        ["ib_read_bw", "-n", "20", "-s", "9001"],
+                        ["ib_atomic_bw", "-n", "20"]):
+            error, _ = run_pair(library, command, "-p")
+            if error:
+                return error
+        # The capture is complete when its packets have reached the file.
+        deadline = time.monotonic() + 20
+        while not {17, 18} <= set(opcodes_of(path)):
+            if time.monotonic() > deadline:
+                return "the capture does not hold the exchange"
+            time.sleep(0.2)
+    finally:
+        tshark.terminate()
+        tshark.wait()
+    return None
+
+
+def decode(path, *arguments):
+    done = subprocess.run(["tshark", "-r", path, *arguments], capture_output=True, text=True,
+                          timeout=DEADLINE_S, check=False)
+    return done.stdout.split()
+
+
+def opcodes_of(path):
+    return [int(text) for text in decode(path, "-T", "fields", "-e", "infiniband.bth.opcode")]
+
+
+def check_capture(library):
+    if shutil.which("tshark") is None or os.geteuid() != 0:
+        print("     (no tshark, or no right to capture: not checked)")
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "exchange.pcapng")
+        error = capture(library, path)
+        if error:
+            return error
+        seen = set(opcodes_of(path))
+        # SEND first, last; WRITE first, last; READ request and responses; ACK; atomics.
+        wanted = {0, 2, 6, 8, 12, 13, 14, 15, 17, 18, 20}
+        if not wanted <= seen:
+            return f"opcodes {sorted(wanted - seen)} were not decoded, only {sorted(seen)}"
+        malformed = decode(path, "-Y", "_ws.malformed || _ws.expert.severity == error")
+        return f"malformed: {' '.join(malformed[:40])}" if malformed else None
+
+
 def check_bad_environment(library):
     environment = dict(os.environ, LD_PRELOAD=library, BRAID_SOFT_MTU="1500")
     done = subprocess.run(["ibv_devinfo"], env=environment, capture_output=True, text=True,
@@ -152,7 +211,8 @@ def main():
         print("SKIP: not installed:", *missing)
         return 77
     runs = [("ibv_devinfo", lambda: check_devinfo(arguments.library)),
-            ("bad environment", lambda: check_bad_environment(arguments.library))]
+            ("bad environment", lambda: check_bad_environment(arguments.library)),
+            ("tshark decodes the exchange", lambda: check_capture(arguments.library))]
 
     def pair(command, port_option, check):
         def run():
