@@ -78,9 +78,8 @@ install(FILES ${PROJECT_BINARY_DIR}/braid.pc DESTINATION ${pkgconfig_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/braid DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 
-# Every program and loadable library that a layer's folder defines.
-get_property(source_dirs DIRECTORY ${PROJECT_SOURCE_DIR}/src PROPERTY SUBDIRECTORIES)
-foreach(dir IN LISTS source_dirs)
+# Every program and loadable library that a folder below src defines.
+function(braid_install_products dir)
   get_property(targets DIRECTORY ${dir} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
@@ -89,4 +88,9 @@ foreach(dir IN LISTS source_dirs)
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
     endif()
   endforeach()
-endforeach()
+  get_property(subdirectories DIRECTORY ${dir} PROPERTY SUBDIRECTORIES)
+  foreach(subdirectory IN LISTS subdirectories)
+    braid_install_products(${subdirectory})
+  endforeach()
+endfunction()
+braid_install_products(${PROJECT_SOURCE_DIR}/src)

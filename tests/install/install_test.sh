@@ -34,9 +34,11 @@ installed_headers=$(cd "$prefix/include" && find . -type f | sort)
     <(echo "$installed_headers"))"
 sed -n 's|^\./\(.*\)$|#include <\1>|p' <<<"$installed_headers" >"$work/public_headers.h"
 
-# Every program starts from where it was installed.
+# What the README promises is there, and every program starts from where it was installed.
+for product in bin/braid_send bin/braid_recv 'lib*/libbraid_softverbs.so'; do
+  compgen -G "$prefix/$product" >/dev/null || fail "$product was not installed"
+done
 for program in "$prefix"/bin/*; do
-  [ -e "$program" ] || continue
   "$program" --help >"$work/help.log" 2>&1 || {
     cat "$work/help.log" >&2
     fail "$(basename "$program") --help failed"
