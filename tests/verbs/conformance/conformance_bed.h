@@ -34,7 +34,8 @@ class ConformanceBed {
   /// has passed. Returns the last done().
   virtual bool progress_until(const std::function<bool()>& done, Duration timeout) = 0;
 
-  /// Messages of more than a gigabyte may be tried: a question of run time and memory.
+  /// Messages of more than a gigabyte may be tried: a question of run time, and of 2.2 GB of
+  /// memory.
   [[nodiscard]] virtual bool carries_huge_messages() const { return false; }
 };
 
