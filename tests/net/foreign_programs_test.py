@@ -8,6 +8,7 @@ Exit status: 0 all good, 1 a failure, 77 the programs are not installed.
 
 import argparse
 import os
+import random
 import re
 import shutil
 import socket
@@ -19,8 +20,11 @@ import time
 DEADLINE_S = 120
 
 # name, options. -F keeps a CPU-frequency warning from failing the run.
+# -N posts by ibv_wr_*(), which perftest leaves to a few vendors' devices; -c compares the bytes.
 PINGPONG = [["-n", "500"], ["-e", "-n", "500"], ["-s", "1", "-n", "200"],
-            ["-s", "100000", "-n", "200"], ["-m", "256", "-n", "200"]]
+            ["-s", "100000", "-n", "200"], ["-m", "256", "-n", "200"],
+            ["-N", "-n", "500"], ["-N", "-e", "-c", "-n", "200"]]
+SRQ_PINGPONG = [["-q", "8", "-n", "500"], ["-q", "8", "-e", "-n", "500"]]
 BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
 LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
 
@@ -35,6 +39,7 @@ def perftest_matrix():
         yield [program, "-q", "8", "-b", "-n", "200", "-s", "4097"]
         if program != "ib_write_bw":  # perftest refuses events there: a WRITE raises none
             yield [program, "-e", "-n", "400", "-s", "65536"]
+            yield [program, "-e", "-b", "-q", "8", "-n", "100", "-s", "4096"]
     for program in ("ib_write_bw", "ib_send_bw"):
         yield [program, "-I", "64", "-s", "64", "-n", "2000"]
     yield ["ib_send_bw", "-r", "64", "-q", "8", "-n", "200", "--use-srq"]
@@ -75,20 +80,34 @@ def wait_until_listening(port, process, deadline):
     return False
 
 
-def run_pair(library, command, port_option, **variables):
-    """Returns (error or None, output of the client)."""
+def free_address():
+    """An address of loopback on which no device is."""
+    while True:
+        address = "127." + ".".join(str(random.randint(1, 254)) for _ in range(3))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, 4791))
+                return address
+            except OSError:
+                continue
+
+
+def run_pair(library, command, port_option, addresses=(), **variables):
+    """Returns (error or None, output of the client). `addresses`: of the server, the client."""
     port = free_port()
     base = command + [port_option, str(port)]
-    base += ["-g", "0"] if command[0] == "ibv_rc_pingpong" else ["-x", "0", "-F"]
-    environment = dict(os.environ, LD_PRELOAD=library, **variables)
+    base += ["-g", "0"] if command[0].endswith("_pingpong") else ["-x", "0", "-F"]
+    environments = [dict(os.environ, LD_PRELOAD=library, **variables) for _ in range(2)]
+    for environment, address in zip(environments, addresses):
+        environment["BRAID_SOFT_ADDRESS"] = address
     deadline = time.monotonic() + DEADLINE_S
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
-             "env": environment}
-    server = subprocess.Popen(base, **pipes)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    server = subprocess.Popen(base, env=environments[0], **pipes)
     try:
         if not wait_until_listening(port, server, deadline):
             return "the server does not listen: " + (server.communicate(timeout=5)[0] or ""), ""
-        client = subprocess.run(base + ["127.0.0.1"], timeout=DEADLINE_S, check=False, **pipes)
+        client = subprocess.run(base + ["127.0.0.1"], env=environments[1], timeout=DEADLINE_S,
+                                check=False, **pipes)
         said = server.communicate(timeout=DEADLINE_S)[0]
     except subprocess.TimeoutExpired:
         return "it does not end", ""
@@ -135,7 +154,10 @@ def check_devinfo(library):
 
 def capture(library, path):
     """Captures an exchange of every kind of operation into `path`. Error text, or None."""
-    tshark = subprocess.Popen(["tshark", "-i", "lo", "-f", "udp port 4791", "-w", path],
+    addresses = (free_address(), free_address())
+    # Only this exchange: other devices may be at work on loopback.
+    wanted = f"udp port 4791 and host {addresses[0]} and host {addresses[1]}"
+    tshark = subprocess.Popen(["tshark", "-i", "lo", "-f", wanted, "-w", path],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         said = ""
@@ -149,7 +171,8 @@ def capture(library, path):
                         ["ib_read_bw", "-n", "20", "-s", "9001"],
                         ["ib_atomic_bw", "-n", "20"]):
             # Loopback shows a segmented send as one frame, in which only the first packet is seen.
-            error, _ = run_pair(library, command, "-p", BRAID_SOFT_SEGMENTATION_OFFLOAD="0")
+            error, _ = run_pair(library, command, "-p", addresses,
+                                BRAID_SOFT_SEGMENTATION_OFFLOAD="0")
             if error:
                 return error
         # The capture is complete when its packets have reached the file.
@@ -206,7 +229,8 @@ def main():
     parser.add_argument("library")
     parser.add_argument("--only", default="", help="only runs whose command has this text")
     arguments = parser.parse_args()
-    needed = ["ibv_devinfo", "ibv_rc_pingpong", "ib_atomic_lat", *BANDWIDTH, *LATENCY]
+    needed = ["ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong", "ib_atomic_bw",
+              "ib_atomic_lat", *BANDWIDTH, *LATENCY]
     missing = [program for program in needed if shutil.which(program) is None]
     if missing:
         print("SKIP: not installed:", *missing)
@@ -221,9 +245,11 @@ def main():
             return error or check(output)
         return " ".join(command), run
 
-    runs += [pair(["ibv_rc_pingpong", *options], "-p",
+    pingpongs = [["ibv_rc_pingpong", *options] for options in PINGPONG]
+    pingpongs += [["ibv_srq_pingpong", *options] for options in SRQ_PINGPONG]
+    runs += [pair(command, "-p",
                   lambda out: None if "usec/iter" in out else "it prints no result")
-             for options in PINGPONG]
+             for command in pingpongs]
     runs += [pair(command, "-p", check_perftest) for command in perftest_matrix()]
     failed = passed = 0
     for name, run in runs:
