@@ -1,6 +1,7 @@
 #include "channel/device_core.h"
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "verbs/gid_choice.h"
@@ -28,7 +29,10 @@ Status DeviceCore::open_named(const std::string& name, std::string& why) {
   ibv_device** list = api().get_device_list(&count);
   if (list == nullptr) {
     const int error = errno;
-    why = "the RDMA devices of this system cannot be listed";
+    why = error == ENOSYS ? "this system has no RDMA support (load ib_uverbs), "
+                            "and the soft device needs none"
+                          : std::string("the RDMA devices of this system cannot be listed: ") +
+                                std::strerror(error);
     return Status::from_verbs(StatusCode::kIo, error);
   }
   ibv_device* device = nullptr;
@@ -47,8 +51,8 @@ Status DeviceCore::open_named(const std::string& name, std::string& why) {
     if (context_ == nullptr) {
       const int error = errno;
       const bool denied = error == EACCES || error == EPERM;
-      why = "the RDMA device " + name_ + " cannot be opened";
-      if (denied) why += ": check the permissions of /dev/infiniband";
+      why = "the RDMA device " + name_ + " cannot be opened: " + std::strerror(error);
+      if (denied) why += " (check the permissions of /dev/infiniband)";
       status = Status::from_verbs(denied ? StatusCode::kPermission : StatusCode::kIo, error);
     }
   }
@@ -60,7 +64,8 @@ Status DeviceCore::read_attributes(int gid_index, std::string& why) {
   int error = api().query_device(context_, &attributes_);
   if (error == 0) error = api().query_port(context_, port_, &port_attributes_);
   if (error != 0) {
-    why = "port " + std::to_string(port_) + " of the RDMA device " + name_ + " cannot be queried";
+    why = "port " + std::to_string(port_) + " of the RDMA device " + name_ +
+          " cannot be queried: " + std::strerror(error);
     return Status::from_verbs(StatusCode::kIo, error);
   }
   verbs::GidRequest request;

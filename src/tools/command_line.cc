@@ -44,6 +44,7 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
   app.add_option("--sports", arguments.source_ports,
                  "UDP source ports of the lanes, separated by commas; they cycle")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 65535));
   app.add_option("--segment", arguments.segment_bytes, "Most bytes per work request, e.g. 256KiB")
       ->transform(CLI::AsSizeValue(false))
@@ -98,7 +99,7 @@ MaybeFailure open_device(const CommonArguments& arguments, std::unique_ptr<Devic
       return Failure{kExitUsage, "--impair and --soft-address go with --device soft only"};
     }
     Result<Device> opened = Device::open_kernel(arguments.device, 1, -1, &why);
-    if (!opened) return Failure{kExitConnect, why + ": " + opened.error().to_string()};
+    if (!opened) return Failure{kExitConnect, why};
     device = std::make_unique<Device>(std::move(*opened));
     return std::nullopt;
   }

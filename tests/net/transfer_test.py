@@ -224,6 +224,18 @@ class TransferTest(unittest.TestCase):
                 self.assertEqual(program.wait(), USAGE, program.stderr())
                 self.assertNotEqual(program.stderr(), "")
 
+    def test_device_that_does_not_exist(self):
+        sender = self.send(self.make_file(10), 1, "--device", "no_such_device")
+        self.assertEqual(sender.wait(), CONNECT)
+        self.assert_one_sentence(sender, "RDMA")
+
+    def test_options_before_the_names(self):
+        path = self.make_file(10)
+        receiver = self.receive()
+        sender = Program(self, [SEND, "--sports", "50201,50202", path,
+                                "127.0.0.1:%d" % receiver.port], self.here)
+        self.assertEqual((sender.wait(), receiver.wait()), (OK, OK), sender.stderr())
+
     def test_missing_file_and_directory(self):
         for name, words in (("nothing-here", "No such file"), (".", "not a regular file")):
             sender = self.send(name, 1)
