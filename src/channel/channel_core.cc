@@ -22,6 +22,7 @@ channel::Sender::Config sender_config(const ChannelOptions& options,
   config.segment_bytes = options.segment_bytes;
   config.operation_capacity = options.operation_capacity;
   config.peer_receive_depth = agreed.peer_receive_depth;
+  config.first_sequence = agreed.first_sequence;
   return config;
 }
 
@@ -32,6 +33,7 @@ channel::Receiver::Config receiver_config(const ChannelOptions& options,
   config.receive_depth = options.receive_depth;
   config.window = agreed.window_segments;
   config.notification_capacity = options.notification_capacity;
+  config.first_sequence = agreed.first_sequence;
   config.notify_count = options.notify_ids.empty()
                             ? static_cast<std::uint8_t>(kMaxNotifyIndex)
                             : static_cast<std::uint8_t>(options.notify_ids.size());

@@ -31,6 +31,8 @@ class ChannelCore {
   struct Agreed {
     std::uint32_t window_segments = 0;
     std::uint32_t peer_receive_depth = 0;
+    /// Both directions begin here; 0 but in tests of the wrap.
+    channel::Sequence first_sequence = {};
   };
 
   /// Makes CQs and QPs, moves the QPs to INIT and posts the receives. `options` come from

@@ -31,9 +31,11 @@ class ChannelBed : public testing::Test {
     ASSERT_TRUE(resolve_options(*device->core(), left, why).ok()) << why;
     ASSERT_TRUE(resolve_options(*device->core(), right, why).ok()) << why;
     const std::uint32_t window = std::min(left.window_segments, right.window_segments);
-    auto one = ChannelCore::create(device->core(), left, {window, right.receive_depth}, 1, why);
+    auto one = ChannelCore::create(device->core(), left,
+                                   {window, right.receive_depth, first_sequence}, 1, why);
     ASSERT_TRUE(one) << why;
-    auto two = ChannelCore::create(device->core(), right, {window, left.receive_depth}, 2, why);
+    auto two = ChannelCore::create(device->core(), right,
+                                   {window, left.receive_depth, first_sequence}, 2, why);
     ASSERT_TRUE(two) << why;
     ASSERT_TRUE((*one)->connect((*two)->endpoints(), why).ok()) << why;
     ASSERT_TRUE((*two)->connect((*one)->endpoints(), why).ok()) << why;
@@ -73,6 +75,7 @@ class ChannelBed : public testing::Test {
   std::vector<std::unique_ptr<Memory>> memories;
   std::unique_ptr<Channel> a, b;
   TimePoint now{};
+  channel::Sequence first_sequence{};
 };
 
 }  // namespace braid::test

@@ -20,7 +20,7 @@ class ChannelTest : public ChannelBed {
  protected:
   // Moves one put of the whole region from a to b; checks bytes, completion and notification.
   void transfer(std::uint64_t bytes, ChannelOptions options) {
-    open();
+    if (device == nullptr) open();
     Memory& source = allocate(bytes == 0 ? 1 : bytes);
     Memory& target = allocate(bytes == 0 ? 1 : bytes);
     fill(source, bytes + 1);
@@ -160,6 +160,21 @@ TEST_F(ChannelTest, ManyPutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
     ASSERT_TRUE(done(ways[0]) && done(ways[1])) << "seed " << seed << a->error().text;
     ASSERT_LT(a->stats().reorder_high_water, 16U);
     ASSERT_EQ(a->stats().duplicate_segments + a->stats().unknown_completions, 0U);
+  }
+}
+
+TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
+  for (std::uint32_t before = 0; before <= 20; ++before) {
+    a.reset();
+    b.reset();
+    memories.clear();
+    first_sequence = channel::Sequence(channel::Sequence::kMask) - before;
+    ChannelOptions options;
+    options.lanes = 3;
+    options.segment_bytes = 128;
+    options.window_segments = 8;
+    transfer(20 * 128, options);
+    if (HasFatalFailure()) return;
   }
 }
 
