@@ -75,6 +75,10 @@ struct SoftQpStaging {
 
 /// ibv_qp_ex begins with an ibv_qp, and both are handed out for the same object.
 struct SoftQp : ibv_qp_ex {
+  // ibv_qp_to_qp_ex() of libibverbs, which applications call without the preload library, looks at
+  // the word behind the ibv_qp_ex: bit 1 says that the QP was made for ibv_wr_*().
+  static constexpr std::uint32_t kExtended = 1U << 1;
+  std::uint32_t extension_mask = 0;
   SoftContext* owner = nullptr;
   roce::Qp* engine_qp = nullptr;
   ibv_qp_attr attr{};  // as modified so far, for ibv_query_qp

@@ -90,7 +90,10 @@ ibv_qp* SoftContext::create_qp(ibv_qp_init_attr_ex* attr) noexcept {
   pthread_cond_init(&base.cond, nullptr);
   qp->init = ibv_qp_init_attr{attr->qp_context, attr->send_cq, attr->recv_cq,   attr->srq,
                               attr->cap,        attr->qp_type, attr->sq_sig_all};
-  if (extended) install_wr_functions(*qp, attr->send_ops_flags);
+  if (extended) {
+    qp->extension_mask = SoftQp::kExtended;
+    install_wr_functions(*qp, attr->send_ops_flags);
+  }
   ++soft(attr->pd)->children;
   ++soft(attr->send_cq)->users;
   ++soft(attr->recv_cq)->users;

@@ -28,9 +28,8 @@ class SoftExtended : public SoftBed {
     at_end([this, near] { EXPECT_EQ(api(0).destroy_qp(near), 0); });
     far_ = make_qp(1, far_cq_);
     connect(near, far_);
-    // The library's ibv_qp_to_qp_ex() looks into a context of its own making; the preload library
-    // has one for contexts like this.
-    ex_ = soft(near);
+    ex_ = ibv_qp_to_qp_ex(near);
+    ASSERT_NE(ex_, nullptr);
     ex_->wr_flags = IBV_SEND_SIGNALED;
   }
 
@@ -199,6 +198,8 @@ TEST_F(SoftExtended, Abort_ForgetsWhatWasCollected) {
   EXPECT_EQ(ibv_wr_complete(ex_), 0);
   EXPECT_TRUE(drain(near_cq_).empty());
 }
+
+TEST_F(SoftExtended, PlainQp_HasNoExtendedFace) { EXPECT_EQ(ibv_qp_to_qp_ex(far_), nullptr); }
 
 TEST_F(SoftExtended, OperationsNotAskedFor_AreNull) {
   ibv_qp* qp = make_extended(IBV_QP_EX_WITH_SEND);
