@@ -31,8 +31,8 @@ class DeviceDriver {
   /// A poller found its queue empty. Caller does not hold mutex(). Moves a bounded batch of
   /// packets if no other thread is at it; returns quickly otherwise.
   virtual void drive() noexcept = 0;
-  /// Sends what has been put off and may leave now: acknowledgements above all, which the peer needs
-  /// before their QP goes. Caller holds mutex().
+  /// Sends what has been put off and may leave now: acknowledgements above all, which the peer
+  /// needs before their QP goes. Caller holds mutex().
   virtual void flush() noexcept = 0;
   /// The application is about to sleep on an event: the device's own thread must react to packets
   /// at once from now on. Caller holds mutex().

@@ -19,6 +19,22 @@ std::unique_ptr<SoftQpStaging> make_staging(const ibv_qp_cap& cap) {
   return staging;
 }
 
+roce::QpInit make_engine_init(const ibv_qp_init_attr_ex& attr, SoftQp* owner) noexcept {
+  roce::QpInit init;
+  init.pd = soft(attr.pd)->id;
+  init.send_cq = soft(attr.send_cq)->queue.get();
+  init.recv_cq = soft(attr.recv_cq)->queue.get();
+  init.srq = attr.srq != nullptr ? soft(attr.srq)->queue.get() : nullptr;
+  init.max_send_wr = attr.cap.max_send_wr;
+  init.max_recv_wr = attr.cap.max_recv_wr;
+  init.max_send_sge = attr.cap.max_send_sge;
+  init.max_recv_sge = attr.cap.max_recv_sge;
+  init.max_inline_bytes = attr.cap.max_inline_data;
+  init.signal_all = attr.sq_sig_all != 0;
+  init.owner = owner;
+  return init;
+}
+
 }  // namespace
 
 bool SoftContext::has_valid_caps(const ibv_qp_init_attr_ex& attr) const noexcept {
@@ -54,18 +70,7 @@ ibv_qp* SoftContext::create_qp(ibv_qp_init_attr_ex* attr) noexcept {
     return nullptr;
   }
   SoftSrq* srq = attr->srq != nullptr ? soft(attr->srq) : nullptr;
-  roce::QpInit init;
-  init.pd = soft(attr->pd)->id;
-  init.send_cq = soft(attr->send_cq)->queue.get();
-  init.recv_cq = soft(attr->recv_cq)->queue.get();
-  init.srq = srq != nullptr ? srq->queue.get() : nullptr;
-  init.max_send_wr = attr->cap.max_send_wr;
-  init.max_recv_wr = attr->cap.max_recv_wr;
-  init.max_send_sge = attr->cap.max_send_sge;
-  init.max_recv_sge = attr->cap.max_recv_sge;
-  init.max_inline_bytes = attr->cap.max_inline_data;
-  init.signal_all = attr->sq_sig_all != 0;
-  init.owner = qp.get();
+  const roce::QpInit init = make_engine_init(*attr, qp.get());
 
   const std::lock_guard lock(driver_->mutex());
   const auto created = driver_->engine().create_qp(init);
