@@ -66,8 +66,9 @@ Status ChannelCore::apply_control(const ControlMessage& message) noexcept {
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
     if (!sender_.handle_granted(lane, message.receives_posted[lane])) return impossible;
   }
-  if (message.sequences_used < receiver_.delivered()) return impossible;
   if (message.type == ControlType::kClose) {
+    // Only a farewell bounds what may have arrived: segments overtake other control messages.
+    if (message.sequences_used < receiver_.delivered()) return impossible;
     peer_close_received_ = true;
     peer_final_sequences_ = message.sequences_used;
   }

@@ -8,10 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "channel/channel_core.h"
 #include "channel/loop_verbs.h"
 
 namespace braid::test {
+
+/// Fills a region with bytes that depend on the seed.
+inline void fill(Memory& memory, std::uint64_t seed) {
+  Random random(seed);
+  for (std::uint64_t i = 0; i < memory.bytes(); ++i) {
+    memory.data()[i] = static_cast<std::byte>(random.next() & 0xFFU);
+  }
+}
 
 /// Two channels joined over a LoopVerbs, in virtual time.
 class ChannelBed : public testing::Test {

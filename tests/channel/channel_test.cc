@@ -1,20 +1,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/random.h"
 #include "channel/channel_bed.h"
 
 namespace braid {
 namespace {
 
 using test::ChannelBed;
-
-void fill(Memory& memory, std::uint64_t seed) {
-  Random random(seed);
-  for (std::uint64_t i = 0; i < memory.bytes(); ++i) {
-    memory.data()[i] = static_cast<std::byte>(random.next() & 0xFFU);
-  }
-}
+using test::fill;
 
 class ChannelTest : public ChannelBed {
  protected:
@@ -80,88 +73,6 @@ INSTANTIATE_TEST_SUITE_P(LanesAndSizes, ChannelSizes,
                          testing::Combine(testing::Values(1U, 2U, 5U, 32U, 128U),
                                           testing::Values(0ULL, 1ULL, 127ULL, 4095ULL, 4096ULL,
                                                           4097ULL, 1'000'003ULL)));
-
-TEST_F(ChannelTest, ManyPutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    a.reset();
-    b.reset();
-    memories.clear();
-    open();
-    Random random(seed);
-    constexpr std::uint64_t kBytes = 1U << 18U;
-    Memory& a_source = allocate(kBytes);
-    Memory& a_target = allocate(kBytes);
-    Memory& b_source = allocate(kBytes);
-    Memory& b_target = allocate(kBytes);
-    fill(a_source, seed);
-    fill(b_source, seed + 100);
-    ChannelOptions left, right;
-    left.lanes = right.lanes = static_cast<std::uint32_t>(1 + seed % 6);
-    left.segment_bytes = 1024;
-    right.segment_bytes = 640;  // each side cuts as it likes
-    left.window_segments = 16;
-    right.window_segments = 256;
-    left.lane_depth = 3;
-    left.receive_depth = 5;
-    right.receive_depth = 9;
-    left.exports = {a_target.remote()};
-    right.exports = {b_target.remote()};
-    join(left, right);
-    struct Direction {
-      Channel* from;
-      Channel* to;
-      Memory* source;
-      Memory* target;
-      std::uint64_t sent = 0;
-      std::vector<std::uint64_t> ends;  // of the puts with notification
-      std::size_t notified = 0;
-    } ways[2] = {{a.get(), b.get(), &a_source, &b_target, 0, {}, 0},
-                 {b.get(), a.get(), &b_source, &a_target, 0, {}, 0}};
-    auto done = [&](const Direction& way) {
-      return way.sent == kBytes && way.notified == way.ends.size();
-    };
-    for (int i = 0; i < 1'000'000 && !(done(ways[0]) && done(ways[1])); ++i) {
-      Direction& way = ways[random.below(2)];
-      now += std::chrono::microseconds(1);
-      switch (random.below(5)) {
-        case 0: {
-          const std::uint64_t bytes = std::min(kBytes - way.sent, random.below(9000));
-          if (way.sent == kBytes) break;
-          const bool last = way.sent + bytes == kBytes;
-          const auto notify =
-              static_cast<std::uint8_t>(last ? 1 : random.below(2) * (1 + way.ends.size() % 127));
-          if (!way.from->put(way.source->range(way.sent, bytes),
-                             way.from->remote_memories()[0].range(way.sent, bytes),
-                             {.notify = {notify}})) {
-            break;
-          }
-          way.sent += bytes;
-          if (notify != 0) way.ends.push_back(way.sent);
-          break;
-        }
-        case 1: way.from->progress(now); break;
-        case 2: way.to->progress(now); break;
-        case 3: {
-          for (std::uint64_t k = random.below(20); k > 0 && verbs.deliver_one(random); --k)
-            continue;
-          break;
-        }
-        default: {
-          std::array<Completion, 4> completions{};
-          const std::size_t count = way.from->poll_completions(completions);
-          for (std::size_t k = 0; k < count; ++k) ASSERT_TRUE(completions[k].status.ok());
-          Notification notification;
-          if (way.to->poll_notifications({&notification, 1}) == 0) break;
-          const std::uint64_t visible = way.ends.at(way.notified++);
-          ASSERT_EQ(std::memcmp(way.source->data(), way.target->data(), visible), 0);
-        }
-      }
-    }
-    ASSERT_TRUE(done(ways[0]) && done(ways[1])) << "seed " << seed << a->error().text;
-    ASSERT_LT(a->stats().reorder_high_water, 16U);
-    ASSERT_EQ(a->stats().duplicate_segments + a->stats().unknown_completions, 0U);
-  }
-}
 
 TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
   for (std::uint32_t before = 0; before <= 20; ++before) {
@@ -296,98 +207,6 @@ TEST_F(ChannelTest, FullSendQueue_RestIsPostedLaterInOrder) {
   EXPECT_EQ(b->poll_notifications({&notification, 1}), 1U);
   EXPECT_EQ(std::memcmp(source.data(), target.data(), 1U << 18U), 0);
   EXPECT_EQ(a->stats().unknown_completions, 0U);
-}
-
-TEST_F(ChannelTest, LaneBreaks_EveryOperationEndsOnceAndTheErrorNamesBothEnds) {
-  open();
-  Memory& source = allocate(1U << 20U);
-  Memory& target = allocate(1U << 20U);
-  ChannelOptions options;
-  options.segment_bytes = 4096;
-  options.exports = {target.remote()};
-  options.source_ports = {50001, 50002};
-  join(options);
-  std::vector<std::uint64_t> tickets;
-  for (int i = 0; i < 10; ++i) {
-    tickets.push_back(
-        a->put(source.range(0, 1U << 20U), a->remote_memories()[0].range(0, 1U << 20U))->value);
-  }
-  a->progress(now);
-  const LaneStats lane = a->lane_stats(1);
-  verbs.break_qp(lane.qpn, IBV_WC_RETRY_EXC_ERR);
-  std::vector<std::uint64_t> ended;
-  std::array<Completion, 3> completions{};
-  for (int i = 0; i < 20; ++i) {
-    turn();
-    const std::size_t count = a->poll_completions(completions);
-    for (std::size_t k = 0; k < count; ++k) {
-      EXPECT_EQ(completions[k].status, Status::from_completion(IBV_WC_RETRY_EXC_ERR));
-      ended.push_back(completions[k].ticket.value);
-    }
-  }
-  std::sort(ended.begin(), ended.end());
-  std::sort(tickets.begin(), tickets.end());
-  EXPECT_EQ(ended, tickets);
-  EXPECT_EQ(a->state(), ChannelState::kFailed);
-  const ChannelError& error = a->error();
-  EXPECT_EQ(error.lane, 1);
-  EXPECT_EQ(error.qpn, lane.qpn);
-  EXPECT_EQ(error.peer_qpn, lane.peer_qpn);
-  EXPECT_EQ(error.source_port, 50002U);
-  for (const std::string& part :
-       {std::string("lane 1"), std::to_string(lane.qpn), std::to_string(lane.peer_qpn),
-        std::string("loop0"), std::string("10.0.0.1"), std::string("12")}) {
-    EXPECT_NE(error.text.find(part), std::string::npos) << part << " not in: " << error.text;
-  }
-  EXPECT_EQ(a->notify({1}).error(), error.status);
-}
-
-TEST_F(ChannelTest, WriteBeyondWhatWasExported_FailsBothSides) {
-  open();
-  Memory& source = allocate(4096);
-  Memory& target = allocate(4096);
-  join(ChannelOptions{});
-  const RemoteMemory forged(target.remote().address() + 1, 4096, target.remote().rkey());
-  ASSERT_TRUE(a->put(source.range(0, 4096), forged.range(0, 4096)));
-  for (int i = 0; i < 5; ++i) turn();
-  EXPECT_EQ(a->state(), ChannelState::kFailed);
-  EXPECT_EQ(a->error().status, Status::from_completion(IBV_WC_REM_ACCESS_ERR));
-  EXPECT_EQ(b->state(), ChannelState::kFailed);
-}
-
-TEST_F(ChannelTest, CompletionThatNeverComes_FailsAfterTheSegmentTimeout) {
-  ChannelOptions options;
-  options.keepalive_interval = Duration(0);
-  options.segment_timeout = std::chrono::seconds(2);
-  join(options);
-  for (std::uint32_t lane = 0; lane < 4; ++lane) verbs.hold(a->lane_stats(lane).qpn, true);
-  a->progress(now);
-  ASSERT_TRUE(a->notify({1}));
-  a->progress(now);
-  now += std::chrono::seconds(2);
-  a->progress(now);
-  EXPECT_EQ(a->state(), ChannelState::kOpen);
-  now += Duration(1);
-  a->progress(now);
-  EXPECT_EQ(a->state(), ChannelState::kFailed);
-  EXPECT_EQ(a->error().status.code(), StatusCode::kTimeout);
-  a->progress(now);
-  Completion completion;
-  EXPECT_EQ(a->poll_completions({&completion, 1}), 1U);
-}
-
-TEST_F(ChannelTest, SilentPeerDies_TheKeepaliveNoticesOnTheReceivingSide) {
-  join(ChannelOptions{});
-  turn();
-  a.reset();  // no farewell: its queue pairs are simply gone
-  now += std::chrono::milliseconds(999);
-  turn();
-  EXPECT_EQ(b->state(), ChannelState::kOpen);
-  now += std::chrono::milliseconds(2);
-  turn();
-  turn();
-  EXPECT_EQ(b->state(), ChannelState::kFailed);
-  EXPECT_EQ(b->error().lane, -1);
 }
 
 TEST_F(ChannelTest, IdleChannel_StaysOpenForHours) {
