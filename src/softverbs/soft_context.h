@@ -108,10 +108,10 @@ class SoftContext final : public roce::EngineEvents {
   int query_source_port(ibv_qp* qp, std::uint16_t* port) noexcept;
 
   // EngineEvents; called with the mutex held.
-  void on_completion_event(roce::CompletionQueue& cq) noexcept override;
+  void on_completion_event(roce::CompletionQueue& queue) noexcept override;
   void on_qp_event(roce::Qp& qp, ibv_event_type type) noexcept override;
-  void on_cq_event(roce::CompletionQueue& cq, ibv_event_type type) noexcept override;
-  void on_srq_event(roce::ReceiveQueue& srq, ibv_event_type type) noexcept override;
+  void on_cq_event(roce::CompletionQueue& queue, ibv_event_type type) noexcept override;
+  void on_srq_event(roce::ReceiveQueue& queue, ibv_event_type type) noexcept override;
 
  private:
   // verbs.h finds the verbs_context by offset from the ibv_context; so do we for `self`.
