@@ -150,8 +150,10 @@ MaybeFailure FileSession::put_chunk(LocalRange local, RemoteRange remote, std::u
         channel_->put(local, remote, {.notify = kChunk, .user_data = slot + 1ULL});
     if (ticket) return std::nullopt;
     if (ticket.error().code() != StatusCode::kWouldBlock) {
-      return Failure{kExitTransfer, "a put failed: " + ticket.error().to_string() + "; " +
-                                        channel_->error().to_string()};
+      // A channel that failed between two rounds says the same here as in a round.
+      const bool broken = channel_->state() == ChannelState::kFailed;
+      return Failure{kExitTransfer, broken ? "the transfer broke: " + channel_->error().to_string()
+                                           : "a put failed: " + ticket.error().to_string()};
     }
     MaybeFailure failure = pump();
     if (failure) return failure;
@@ -163,6 +165,8 @@ MaybeFailure FileSession::notify(NotifyIndex index) {
     const Result<Ticket> ticket = channel_->notify(index);
     if (ticket) return std::nullopt;
     if (ticket.error().code() != StatusCode::kWouldBlock) {
+      // A channel that failed between two rounds says the same here as in a round.
+      if (channel_->state() == ChannelState::kFailed) return check_silence();
       return Failure{kExitTransfer, "a notification failed: " + ticket.error().to_string() + "; " +
                                         channel_->error().to_string()};
     }
