@@ -144,16 +144,21 @@ MaybeFailure FileSession::drain() {
   return std::nullopt;
 }
 
+Failure FileSession::refused(const char* what, Status status) const {
+  // A channel that breaks between two rounds says the same here as in a round.
+  if (channel_->state() == ChannelState::kFailed) {
+    return Failure{kExitTransfer, "the transfer broke: " + channel_->error().to_string()};
+  }
+  return Failure{kExitTransfer, std::string(what) + " failed: " + status.to_string()};
+}
+
 MaybeFailure FileSession::put_chunk(LocalRange local, RemoteRange remote, std::uint32_t slot) {
   for (;;) {
     const Result<Ticket> ticket =
         channel_->put(local, remote, {.notify = kChunk, .user_data = slot + 1ULL});
     if (ticket) return std::nullopt;
     if (ticket.error().code() != StatusCode::kWouldBlock) {
-      // A channel that failed between two rounds says the same here as in a round.
-      const bool broken = channel_->state() == ChannelState::kFailed;
-      return Failure{kExitTransfer, broken ? "the transfer broke: " + channel_->error().to_string()
-                                           : "a put failed: " + ticket.error().to_string()};
+      return refused("a put", ticket.error());
     }
     MaybeFailure failure = pump();
     if (failure) return failure;
@@ -165,10 +170,7 @@ MaybeFailure FileSession::notify(NotifyIndex index) {
     const Result<Ticket> ticket = channel_->notify(index);
     if (ticket) return std::nullopt;
     if (ticket.error().code() != StatusCode::kWouldBlock) {
-      // A channel that failed between two rounds says the same here as in a round.
-      if (channel_->state() == ChannelState::kFailed) return check_silence();
-      return Failure{kExitTransfer, "a notification failed: " + ticket.error().to_string() + "; " +
-                                        channel_->error().to_string()};
+      return refused("a notification", ticket.error());
     }
     MaybeFailure failure = pump();
     if (failure) return failure;

@@ -60,6 +60,7 @@ class FileSession {
  private:
   MaybeFailure handle_notification(const Notification& notification);
   MaybeFailure check_silence();
+  [[nodiscard]] Failure refused(const char* what, Status status) const;
 
   Channel* channel_ = nullptr;
   Memory inbox_;
