@@ -5,8 +5,10 @@
 namespace braid::roce {
 namespace {
 
-// The largest path MTU, the largest headers in front of a payload, and pad and ICRC behind it.
-constexpr std::size_t kMaxPacketBytes = 4096 + kBthBytes + kRethBytes + kImmBytes + 3 + kIcrcBytes;
+constexpr std::size_t kMaxPayloadBytes = 4096;  // the largest path MTU (IBTA 9.4)
+// With the largest headers in front of such a payload, and the ICRC behind it.
+constexpr std::size_t kMaxPacketBytes =
+    kMaxPayloadBytes + kBthBytes + kRethBytes + kImmBytes + kIcrcBytes;
 
 void decode_bth(const std::uint8_t*& in, Headers& out) noexcept {
   out.opcode = static_cast<Opcode>(in[0]);
@@ -57,6 +59,7 @@ DropReason parse_packet(std::span<const std::uint8_t> datagram, Packet& out) noe
   if (!traits.payload && (payload != 0 || pad != 0)) return DropReason::kBadPad;
   // Pad rounds the payload up to a multiple of four, and by less than four.
   if ((payload + pad) % 4 != 0) return DropReason::kBadPad;
+  if (payload > kMaxPayloadBytes) return DropReason::kTooLong;
 
   out.headers = Headers{};
   const std::uint8_t* in = datagram.data();

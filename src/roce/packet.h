@@ -12,7 +12,7 @@ namespace braid::roce {
 enum class DropReason : std::uint8_t {
   kNone = 0,
   kTooShort,       // shorter than BTH + ICRC, or than its opcode's headers + pad + ICRC
-  kTooLong,        // longer than the largest packet of any path MTU
+  kTooLong,        // its payload is longer than the largest path MTU
   kBadVersion,     // TVER is not 0
   kUnknownOpcode,  // not an RC opcode that the engine implements
   kBadPad,         // pad on a packet that may carry none, or not a multiple of 4

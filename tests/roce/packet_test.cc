@@ -54,13 +54,18 @@ TEST(ParsePacket, PadBeyondTheEnd_TooShort) {
   EXPECT_EQ(parse(packet), DropReason::kTooShort);
 }
 
-TEST(ParsePacket, LargestPacketOfAnyMtu_ParsesAndOneWordMoreIsTooLong) {
-  Packet packet;
-  const Bytes largest = packet_of(Opcode::kWriteOnlyImm, 4096);
-  ASSERT_EQ(parse_packet(largest, packet), DropReason::kNone);
-  EXPECT_EQ(packet.payload.size(), 4096U);
-  EXPECT_EQ(parse(packet_of(Opcode::kWriteOnlyImm, 4100)), DropReason::kTooLong);
-  EXPECT_EQ(parse(packet_of(Opcode::kSendMiddle, 65000)), DropReason::kTooLong);
+TEST(ParsePacket, PayloadOfTheLargestMtu_ParsesAndOneByteMoreIsTooLong) {
+  for (unsigned opcode = 0; opcode < 256; ++opcode) {
+    const auto code = static_cast<std::uint8_t>(opcode);
+    if (!traits_of(code).payload) continue;
+    Packet packet;
+    const Bytes largest = packet_of(code, 4096);
+    ASSERT_EQ(parse_packet(largest, packet), DropReason::kNone) << opcode;
+    EXPECT_EQ(packet.payload.size(), 4096U);
+    EXPECT_EQ(parse(packet_of(code, 4097, 3)), DropReason::kTooLong) << opcode;
+    EXPECT_EQ(parse(packet_of(code, 4100)), DropReason::kTooLong) << opcode;
+    EXPECT_EQ(parse(packet_of(code, 65000)), DropReason::kTooLong) << opcode;
+  }
 }
 
 TEST(ParsePacket, EveryVersionButZero_BadVersion) {
