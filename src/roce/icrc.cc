@@ -109,6 +109,7 @@ class IdDeltas {
         without = extend(without, zeros.data(), 1);
       }
     }
+    for (std::size_t bytes = kIcrcBytes; bytes <= kMaxBytes; ++bytes) reduce(table_[bytes]);
   }
 
   [[nodiscard]] std::uint32_t delta(std::size_t bytes, unsigned id) const noexcept {
@@ -122,20 +123,32 @@ class IdDeltas {
 
   /// True when some identification that a batch can produce has this effect.
   [[nodiscard]] bool reaches(std::size_t bytes, std::uint32_t difference) const noexcept {
-    // Walks the identifications in Gray-code order: one table value per step.
-    const Row& row = table_[bytes];
-    std::uint32_t reached = 0;
-    for (unsigned step = 1; step < (1U << kBits); ++step) {
-      reached ^= row.basis[static_cast<std::size_t>(std::countr_zero(step))];
-      if (reached == difference) return true;
+    // The effects are the sums of the basis, so a difference is one of them when elimination
+    // leaves nothing of it.
+    for (const std::uint32_t reduced : table_[bytes].reduced) {
+      if ((difference & lowest_bit(reduced)) != 0) difference ^= reduced;
     }
-    return false;
+    return difference == 0;
   }
 
  private:
   struct Row {
-    std::array<std::uint32_t, kBits + 1> basis{};  // one spare: a row is half a cache line
+    std::array<std::uint32_t, kBits> basis{};
+    // Spans the same; the lowest set bit of each value is set in none that follows it.
+    std::array<std::uint32_t, kBits> reduced{};
   };
+
+  static std::uint32_t lowest_bit(std::uint32_t value) noexcept { return value & (0U - value); }
+
+  static void reduce(Row& row) noexcept {
+    row.reduced = row.basis;
+    for (std::size_t i = 0; i < kBits; ++i) {
+      for (std::size_t k = i + 1; k < kBits; ++k) {
+        if ((row.reduced[k] & lowest_bit(row.reduced[i])) != 0) row.reduced[k] ^= row.reduced[i];
+      }
+    }
+  }
+
   std::unique_ptr<Row[]> table_;
 };
 
