@@ -54,6 +54,25 @@ TEST_F(ChannelFailure, LaneBreaks_EveryOperationEndsOnceAndTheErrorNamesBothEnds
   EXPECT_EQ(a->notify({1}).error(), error.status);
 }
 
+TEST_F(ChannelFailure, SegmentsThatAFullQueueHeldBack_EndWithTheirOperationAtOnce) {
+  join(ChannelOptions{});
+  verbs.refuse_posts(1000);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(a->notify({1}));
+  a->progress(now);
+  verbs.break_qp(a->lane_stats(0).qpn, IBV_WC_GENERAL_ERR);
+  std::size_t ended = 0;
+  Completion completion;
+  for (int i = 0; i < 10; ++i) {  // 100 us, far below the time that flushing may take
+    turn();
+    while (a->poll_completions({&completion, 1}) == 1) {
+      EXPECT_EQ(completion.status, Status::from_completion(IBV_WC_GENERAL_ERR));
+      ++ended;
+    }
+  }
+  EXPECT_EQ(ended, 40U);
+  EXPECT_EQ(a->stats().unknown_completions, 0U);
+}
+
 TEST_F(ChannelFailure, WriteBeyondWhatWasExported_FailsBothSides) {
   open();
   Memory& source = allocate(4096);

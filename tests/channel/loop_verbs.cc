@@ -74,6 +74,8 @@ int LoopVerbs::post_send(LoopQp& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
       continue;
     }
     if (qp.state != IBV_QPS_RTS || wr->num_sge > 1) return EINVAL;
+    // To hardware a length of 0 in an SGE is 2^31 bytes.
+    if (wr->num_sge == 1 && wr->sg_list->length == 0) return EINVAL;
     if (refuse && !first) return ENOMEM;
     LoopSend send{*wr, wr->num_sge > 0 ? *wr->sg_list : ibv_sge{}};
     if (!qp.sends.push(send)) return ENOMEM;
