@@ -62,6 +62,15 @@ const char* set_field(PathImpairment& entry, std::string_view key, std::string_v
   return "one of the keys port, rate, delay, loss, dup, reorder, reorder-delay, corrupt, queue";
 }
 
+/// What libibverbs has room for (IBV_SYSFS_NAME_MAX with its zero), in characters of device names.
+bool is_device_name(std::string_view text) {
+  constexpr std::size_t kMaxNameBytes = 63;
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:";
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
 Status refuse(std::string& error, std::string text) {
   error = std::move(text);
   return Status(StatusCode::kInvalidArgument);
@@ -95,6 +104,15 @@ class Reader {
 
   void text(const char* name, std::string& out) {
     if (const auto value = read(name)) out = *value;
+  }
+  void device_name(const char* name, std::string& out) {
+    const auto value = read(name);
+    if (!value) return;
+    if (!is_device_name(*value)) {
+      fail(name, *value, "1 to 63 letters, digits, '_', '-', '.' or ':'");
+    } else {
+      out = *value;
+    }
   }
   template <typename T>
   void integer(const char* name, T& out, std::uint64_t least, std::uint64_t most) {
@@ -177,7 +195,7 @@ Status parse_impairments(std::string_view text, std::vector<PathImpairment>& out
 Status load_soft_device_options(const Lookup& lookup, SoftDeviceOptions& out, std::string& error) {
   SoftDeviceOptions read = out;
   Reader reader(lookup, error);
-  reader.text("BRAID_SOFT_NAME", read.name);
+  reader.device_name("BRAID_SOFT_NAME", read.name);
   reader.text("BRAID_SOFT_ADDRESS", read.address);
   reader.mtu("BRAID_SOFT_MTU", read.mtu_bytes);
   reader.integer("BRAID_SOFT_SOCKET_BUFFER", read.socket_buffer_bytes, 64U << 10U, 1U << 30U);

@@ -32,8 +32,9 @@ Status parse_impairments(std::string_view text, std::vector<PathImpairment>& out
                          std::string& error);
 
 /// Reads the soft device's options from variables:
-///   BRAID_SOFT_NAME, BRAID_SOFT_ADDRESS, BRAID_SOFT_MTU (256..4096), BRAID_SOFT_SOCKET_BUFFER
-///   (bytes, 64 KiB..1 GiB), BRAID_SOFT_WINDOW_PACKETS (8..65536), BRAID_SOFT_SEGMENTATION_OFFLOAD,
+///   BRAID_SOFT_NAME (1..63 letters, digits, '_', '-', '.', ':'), BRAID_SOFT_ADDRESS,
+///   BRAID_SOFT_MTU (256..4096), BRAID_SOFT_SOCKET_BUFFER (bytes, 64 KiB..1 GiB),
+///   BRAID_SOFT_WINDOW_PACKETS (8..65536), BRAID_SOFT_SEGMENTATION_OFFLOAD,
 ///   BRAID_SOFT_RAW_RECEIVE, BRAID_SOFT_VERIFY_ICRC (0 or 1), BRAID_SOFT_SEED (decimal),
 ///   BRAID_SOFT_IMPAIR (as parse_impairments()).
 /// A variable that is not set leaves its option as it is.

@@ -61,12 +61,17 @@ TEST(SoftDeviceEnv, EverythingSet_EverythingTaken) {
   EXPECT_EQ(options.impairments[0].source_port, 50004);
 }
 
-TEST(SoftDeviceEnv, NumbersAtTheLimits_TakenOnePastRefused) {
+TEST(SoftDeviceEnv, ValuesAtTheLimits_TakenOnePastRefused) {
+  const std::string longest(63, 'n');
+  const std::string too_long(64, 'n');
   const struct {
     const char* name;
     std::vector<const char*> good;
     std::vector<const char*> bad;
   } cases[] = {
+      {"BRAID_SOFT_NAME",
+       {"a", "mlx5_0", "soft-1.a:0", longest.c_str()},
+       {"", too_long.c_str(), "a b", "a/b", "a\n"}},
       {"BRAID_SOFT_MTU", {"256", "512", "4096"}, {"255", "128", "300", "8192", "1500", ""}},
       {"BRAID_SOFT_SOCKET_BUFFER", {"65536", "1073741824"}, {"65535", "1073741825", "1M"}},
       {"BRAID_SOFT_WINDOW_PACKETS", {"8", "65536"}, {"7", "65537", "-8", " 8"}},
