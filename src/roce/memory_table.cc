@@ -26,12 +26,11 @@ MemoryTable::MemoryTable(std::size_t capacity, Random& random)
 }
 
 std::uint32_t MemoryTable::make_key(std::uint32_t slot) noexcept {
-  // 0 marks a free slot, so the random byte of slot 0 is never 0; a key differs from the slot's
-  // last one, so that a stale key always fails.
+  // The low byte is 1..255, so that no key is 0, and never the slot's last one, so that the key
+  // that was erased last always fails.
   const std::uint32_t previous = regions_[slot].key & kKeyMask;
-  const auto step = static_cast<std::uint32_t>(1 + random_.below(kKeyMask - 1));
-  std::uint32_t byte = (previous + step) & kKeyMask;
-  if (byte == 0) byte = previous == 1 ? 2 : 1;
+  const auto draw = static_cast<std::uint32_t>(random_.below(kKeyMask - 1));
+  const std::uint32_t byte = 1 + (previous + draw) % kKeyMask;
   return slot << kKeyBits | byte;
 }
 
