@@ -32,7 +32,7 @@ class SoftChannel : public testing::Test {
 
   void join(const ChannelOptions& left_options, const ChannelOptions& right_options) {
     std::string left_why, right_why;
-    Result<std::unique_ptr<Channel>> accepted(Status(StatusCode::kInternal));
+    Result<std::unique_ptr<Channel>> accepted = Status(StatusCode::kInternal);
     std::thread acceptor([&] {
       accepted = blocking::accept(*listener, *right_device, right_options, kDeadline, &right_why);
     });
