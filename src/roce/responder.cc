@@ -139,7 +139,9 @@ void Responder::execute_send(const Packet& packet) noexcept {
   }
   const std::span<const ibv_sge> sges(state_.receive_sges.get(), state_.receive_sge_count);
   const auto count = static_cast<std::uint32_t>(packet.payload.size());
-  if (state_.receive_bytes + std::uint64_t{count} > total_bytes(sges)) {
+  // Whatever the receive could hold: a peer must not make the count of bytes wrap.
+  const std::uint64_t most = std::min<std::uint64_t>(total_bytes(sges), kMaxMessageBytes);
+  if (state_.receive_bytes + std::uint64_t{count} > most) {
     complete_receive(packet.headers, IBV_WC_RECV, 0, IBV_WC_LOC_LEN_ERR);
     fail(NakCode::kInvalidRequest, IBV_EVENT_QP_REQ_ERR);
     return;
@@ -161,6 +163,10 @@ bool Responder::begin_write(const Packet& packet) noexcept {
   const Headers& headers = packet.headers;
   if ((qp_.access & IBV_ACCESS_REMOTE_WRITE) == 0) {
     fail(NakCode::kInvalidRequest, IBV_EVENT_QP_ACCESS_ERR);
+    return false;
+  }
+  if (headers.dma_length > kMaxMessageBytes) {
+    fail(NakCode::kInvalidRequest, IBV_EVENT_QP_REQ_ERR);
     return false;
   }
   // A write without bytes needs no key (rxe agrees).
@@ -215,7 +221,7 @@ void Responder::execute_read(const Headers& headers) noexcept {
     fail(NakCode::kInvalidRequest, IBV_EVENT_QP_ACCESS_ERR);
     return;
   }
-  if (headers.dma_length > (1U << 31)) {
+  if (headers.dma_length > kMaxMessageBytes) {
     fail(NakCode::kInvalidRequest, IBV_EVENT_QP_REQ_ERR);
     return;
   }

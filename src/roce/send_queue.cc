@@ -8,9 +8,6 @@
 namespace braid::roce {
 namespace {
 
-// RETH lengths reach 2^31 (IBTA 9.7.4.1.6); one message is never longer.
-constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
-
 bool is_supported(ibv_wr_opcode opcode) noexcept {
   switch (opcode) {
     case IBV_WR_SEND:

@@ -48,6 +48,8 @@ inline constexpr std::size_t kIethBytes = 4;
 inline constexpr std::size_t kAtomicEthBytes = 28;
 inline constexpr std::size_t kAtomicAckBytes = 8;
 inline constexpr std::size_t kIcrcBytes = 4;
+/// A message, and with it the length in a RETH, is never longer (IBTA 9.7.4.1.6).
+inline constexpr std::uint32_t kMaxMessageBytes = 1U << 31;
 inline constexpr std::uint8_t kBthSolicited = 0x80;
 inline constexpr unsigned kBthPadShift = 4;
 inline constexpr std::uint8_t kBthVersionMask = 0x0F;

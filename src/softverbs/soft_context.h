@@ -10,6 +10,7 @@
 
 #include "base/ring.h"
 #include "roce/engine.h"
+#include "roce/wire_format.h"
 #include "softverbs/device_driver.h"
 #include "softverbs/file_descriptor.h"
 #include "softverbs/soft_objects.h"
@@ -40,7 +41,7 @@ struct SoftLimits {
   static constexpr int kMaxPd = 65536;
   static constexpr int kMaxSrq = 16384;
   static constexpr int kMaxRdAtomic = 128;
-  static constexpr std::uint32_t kMaxMessageBytes = 1U << 31;
+  static constexpr std::uint32_t kMaxMessageBytes = roce::kMaxMessageBytes;
   static constexpr std::uint8_t kPorts = 1;
 };
 

@@ -298,6 +298,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"write_not_enabled", Opcode::kWriteOnly, 8, 8, IBV_ACCESS_REMOTE_READ, 0, 0, 0x61},
         Refusal{"write_shorter_than_reth", Opcode::kWriteOnly, 8, 12, kAll, 0, 0, 0x61},
         Refusal{"write_longer_than_reth", Opcode::kWriteOnly, 12, 8, kAll, 0, 0, 0x61},
+        Refusal{"write_too_long", Opcode::kWriteFirst, 1024, 0x80000001, kAll, 0, 0, 0x61},
         Refusal{"first_not_full", Opcode::kWriteFirst, 512, 4096, kAll, 0, 0, 0x61},
         Refusal{"only_above_mtu", Opcode::kWriteOnly, 2048, 2048, kAll, 0, 0, 0x61},
         Refusal{"middle_without_first", Opcode::kWriteMiddle, 1024, 0, kAll, 0, 0, 0x61},
