@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <new>
 
 namespace braid::roce {
 
@@ -86,17 +88,20 @@ void CompletionQueue::remove_qp(std::uint32_t qpn) noexcept {
   tail_.store(to, std::memory_order_release);
 }
 
-bool CompletionQueue::resize(std::size_t capacity) noexcept {
+int CompletionQueue::resize(std::size_t capacity) noexcept {
+  if (capacity == 0) return EINVAL;
+  const std::size_t mask = std::bit_ceil(capacity) - 1;
+  // Before the lock, so that pollers do not spin through an allocation.
+  std::unique_ptr<ibv_wc[]> slots(new (std::nothrow) ibv_wc[mask + 1]);
+  if (slots == nullptr) return ENOMEM;
   const ConsumerLock lock(consumer_busy_);
   const std::size_t head = head_.load(std::memory_order_relaxed);
   const std::size_t tail = tail_.load(std::memory_order_relaxed);
-  if (capacity == 0 || head - tail > capacity) return false;
-  const std::size_t mask = std::bit_ceil(capacity) - 1;
-  auto slots = std::make_unique<ibv_wc[]>(mask + 1);
+  if (head - tail > capacity) return EINVAL;
   for (std::size_t i = tail; i != head; ++i) slots[i & mask] = slots_[i & mask_];
   slots_ = std::move(slots);
   mask_ = mask;
-  return true;
+  return 0;
 }
 
 }  // namespace braid::roce

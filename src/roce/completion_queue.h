@@ -41,8 +41,9 @@ class CompletionQueue {
   /// completion of a destroyed QP). Runs under the device's mutex.
   void remove_qp(std::uint32_t qpn) noexcept;
 
-  /// Changes the capacity. False when more completions are queued than the new one holds.
-  bool resize(std::size_t capacity) noexcept;
+  /// Changes the capacity. Returns 0, EINVAL (0, or more completions are queued than the new one
+  /// holds) or ENOMEM; the queue is then as before.
+  [[nodiscard]] int resize(std::size_t capacity) noexcept;
 
   [[nodiscard]] bool in_error() const noexcept { return error_.load(std::memory_order_acquire); }
   [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }

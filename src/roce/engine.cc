@@ -1,6 +1,7 @@
 #include "roce/engine.h"
 
 #include <bit>
+#include <cerrno>
 #include <new>
 
 #include "roce/qp.h"
@@ -76,12 +77,18 @@ void Engine::destroy_qp(Qp* qp) noexcept {
   qps_[qp->qpn & (options_.max_qp - 1)].reset();
 }
 
-void Engine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask,
-                       const FlowAddress& flow) noexcept {
+int Engine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask, const FlowAddress& flow) noexcept {
   Requester requester(*this, qp);
   Responder responder(*this, qp);
   const auto has = [mask](int bit) { return (mask & bit) != 0; };
 
+  // What may fail comes first. Both are sized on the way up only, when nothing is outstanding.
+  try {
+    if (has(IBV_QP_MAX_DEST_RD_ATOMIC)) responder.reserve(attr.max_dest_rd_atomic);
+    if (has(IBV_QP_MAX_QP_RD_ATOMIC)) qp.requester.rd_ends = Ring<Psn>(attr.max_rd_atomic);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
   if (has(IBV_QP_ACCESS_FLAGS)) qp.access = static_cast<int>(attr.qp_access_flags);
   if (has(IBV_QP_AV)) qp.flow = flow;
   if (has(IBV_QP_DEST_QPN)) qp.remote_qpn = attr.dest_qp_num;
@@ -89,7 +96,6 @@ void Engine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask,
     qp.mtu_bytes = mtu_in_bytes(attr.path_mtu);
     qp.mtu_shift = static_cast<std::uint32_t>(std::countr_zero(qp.mtu_bytes));
   }
-  if (has(IBV_QP_MAX_DEST_RD_ATOMIC)) qp.responder.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   if (has(IBV_QP_MIN_RNR_TIMER)) qp.responder.min_rnr_timer = attr.min_rnr_timer;
   if (has(IBV_QP_RQ_PSN)) responder.start(Psn(attr.rq_psn));
   if (has(IBV_QP_TIMEOUT)) qp.requester.timeout_code = attr.timeout & 0x1F;
@@ -97,16 +103,13 @@ void Engine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask,
   if (has(IBV_QP_RNR_RETRY)) {
     qp.requester.rnr_retry_limit = qp.requester.rnr_retries_left = attr.rnr_retry;
   }
-  // Both sized on the way up only: nothing is outstanding then.
-  if (has(IBV_QP_MAX_QP_RD_ATOMIC)) {
-    qp.requester.max_rd_atomic = attr.max_rd_atomic;
-    qp.requester.rd_ends = Ring<Psn>(attr.max_rd_atomic);
-  }
+  if (has(IBV_QP_MAX_QP_RD_ATOMIC)) qp.requester.max_rd_atomic = attr.max_rd_atomic;
   if (has(IBV_QP_SQ_PSN)) requester.start(Psn(attr.sq_psn));
   if (has(IBV_QP_EN_SQD_ASYNC_NOTIFY)) {
     qp.requester.drain_event = attr.en_sqd_async_notify != 0;
   }
   if (has(IBV_QP_STATE)) enter_state(qp, attr.qp_state);
+  return 0;
 }
 
 void Engine::enter_state(Qp& qp, ibv_qp_state state) noexcept {

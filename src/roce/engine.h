@@ -115,7 +115,9 @@ class Engine {
   /// Shape: `mask` and `attr` as in ibv_modify_qp; with IBV_QP_AV, `flow` is the path that the
   /// address handle resolved to. Effects of the target state: RESET forgets everything; ERR
   /// flushes every posted WR with IBV_WC_WR_FLUSH_ERR; RTS starts sending.
-  void modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask, const FlowAddress& flow) noexcept;
+  /// Returns 0, or ENOMEM when there is no memory for the READs and atomics to be remembered; the
+  /// QP is then as before.
+  int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask, const FlowAddress& flow) noexcept;
   /// Changes the UDP source port of a QP in RTR or RTS, from the next packet on.
   void set_source_port(Qp& qp, std::uint16_t port) noexcept;
 

@@ -32,7 +32,10 @@ class Responder {
 
   // responder_setup.cc
 
-  /// Sizes what is remembered for duplicates; on the way to RTR.
+  /// Sizes what is remembered for duplicates; on the way to RTR. Throws std::bad_alloc, with
+  /// max_dest_rd_atomic unchanged.
+  void reserve(std::uint32_t max_dest_rd_atomic);
+  /// Expects the peer's first request; on the way to RTR.
   void start(Psn expected_psn) noexcept;
   /// Completes every receive with IBV_WC_WR_FLUSH_ERR; a NAK that is due still leaves.
   void flush() noexcept;

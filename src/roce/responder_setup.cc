@@ -1,17 +1,23 @@
-#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "roce/engine.h"
 #include "roce/responder.h"
 
 namespace braid::roce {
 
+void Responder::reserve(std::uint32_t max_dest_rd_atomic) {
+  auto resources = std::make_unique<ReadAtomicResource[]>(max_dest_rd_atomic);
+  state_.jobs = Ring<ResponseJob>(std::size_t{2} * max_dest_rd_atomic);
+  state_.resources = std::move(resources);
+  state_.max_dest_rd_atomic = max_dest_rd_atomic;
+  state_.resource_count = 0;
+}
+
 void Responder::start(Psn expected_psn) noexcept {
   state_.expected_psn = expected_psn;
   state_.msn = Msn(0);
-  state_.resource_count = 0;
-  state_.resources =
-      std::make_unique<ReadAtomicResource[]>(std::max(1U, state_.max_dest_rd_atomic));
-  state_.jobs = Ring<ResponseJob>(std::max(1U, 2 * state_.max_dest_rd_atomic));
 }
 
 void Responder::reset() noexcept {

@@ -43,7 +43,9 @@ ibv_cq_ex* SoftContext::create_cq(int cqe, void* cq_context, ibv_comp_channel* c
 int SoftContext::resize_cq(ibv_cq* cq, int cqe) noexcept {
   if (cqe < 1 || cqe > SoftLimits::kMaxCqe) return EINVAL;
   const std::lock_guard lock(driver_->mutex());
-  if (!soft(cq)->queue->resize(static_cast<std::size_t>(cqe))) return EINVAL;
+  if (const int error = soft(cq)->queue->resize(static_cast<std::size_t>(cqe)); error != 0) {
+    return error;
+  }
   cq->cqe = static_cast<int>(soft(cq)->queue->capacity());
   return 0;
 }

@@ -138,7 +138,8 @@ int SoftContext::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) noexcept {
   }
   if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) driver_->flush();
   if (to == IBV_QPS_RESET) close_flow_port(own);
-  driver_->engine().modify_qp(*own.engine_qp, *attr, mask, flow);
+  const int error = driver_->engine().modify_qp(*own.engine_qp, *attr, mask, flow);
+  if (error != 0) return error;
   remember(own.attr, *attr, mask);
   if (to == IBV_QPS_RESET) own.attr = ibv_qp_attr{};
   qp->state = roce::state_of(*own.engine_qp);
