@@ -50,6 +50,9 @@ void Requester::flush() noexcept {
 void Requester::check_drained() noexcept {
   if (qp_.state != IBV_QPS_SQD || !state_.drain_event) return;
   if (state_.oldest_unacked != state_.highest_sent) return;
+  // A message that has begun is finished first, though all of it that the window let out so far
+  // may be acknowledged.
+  if (!state_.queue.empty() && state_.queue.oldest().sequenced) return;
   state_.drain_event = false;
   engine_.events_.on_qp_event(qp_, IBV_EVENT_SQ_DRAINED);
 }

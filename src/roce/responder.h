@@ -37,7 +37,8 @@ class Responder {
   void reserve(std::uint32_t max_dest_rd_atomic);
   /// Expects the peer's first request; on the way to RTR.
   void start(Psn expected_psn) noexcept;
-  /// Completes every receive with IBV_WC_WR_FLUSH_ERR; a NAK that is due still leaves.
+  /// Completes every receive with IBV_WC_WR_FLUSH_ERR. A NAK that is due still leaves, and before
+  /// it the responses to the requests that came before the one it is about.
   void flush() noexcept;
   /// Forgets everything without completing it.
   void reset() noexcept;

@@ -72,10 +72,13 @@ bool Responder::transmit_job(TxBatch& batch) noexcept {
     from = engine_.memory_.resolve(job.rkey, qp_.init.pd, IBV_ACCESS_REMOTE_READ,
                                    job.remote_address + offset, bytes);
     if (from == nullptr) {
-      // Deregistered under way: the READ ends here, with the error at this PSN.
+      // Deregistered under way: the READ ends here, with the error at this PSN, and nothing that
+      // came after it is answered.
+      const bool failed_before = qp_.state == IBV_QPS_ERR;
+      state_.jobs.clear();
       set_nak(nak_syndrome(NakCode::kRemoteAccess), headers.psn);
       engine_.enter_error(qp_);
-      engine_.events_.on_qp_event(qp_, IBV_EVENT_QP_ACCESS_ERR);
+      if (!failed_before) engine_.events_.on_qp_event(qp_, IBV_EVENT_QP_ACCESS_ERR);
       return false;
     }
   }

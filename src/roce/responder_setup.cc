@@ -31,7 +31,9 @@ void Responder::reset() noexcept {
 }
 
 void Responder::flush() noexcept {
-  state_.jobs.clear();
+  // READs and atomics that came before the request that failed are still answered, ahead of its
+  // NAK: their requester would otherwise ask a dead QP for them until its retries are used up.
+  if (!state_.nak_pending) state_.jobs.clear();
   state_.ack_pending = false;
   state_.message = ResponderState::Message::kNone;
   const Headers none;
