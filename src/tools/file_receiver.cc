@@ -93,7 +93,7 @@ MaybeFailure FileReceiver::finish(PartFile& file) {
   result.type = LetterType::kResult;
   result.digest = digest_;
   failure = session_.send_letter(result);
-  if (!failure) failure = session_.drain();
+  if (!failure) failure = session_.drain_last_letter();
   return failure;
 }
 

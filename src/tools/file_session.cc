@@ -144,6 +144,14 @@ MaybeFailure FileSession::drain() {
   return std::nullopt;
 }
 
+MaybeFailure FileSession::drain_last_letter() {
+  while (!channel_->drained() && !channel_->peer_closed()) {
+    MaybeFailure failure = pump();
+    if (failure && !channel_->peer_closed()) return failure;
+  }
+  return std::nullopt;
+}
+
 Failure FileSession::refused(const char* what, Status status) const {
   // A channel that breaks between two rounds says the same here as in a round.
   if (channel_->state() == ChannelState::kFailed) {

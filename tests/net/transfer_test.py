@@ -179,6 +179,10 @@ class TransferTest(unittest.TestCase):
                       "loss=1%,dup=1%,reorder=1%,corrupt=0.1%",
                       recv_arguments=("--seed", "2", "--impair", "loss=1%,dup=1%"))
 
+    def test_sender_leaves_before_its_last_acknowledgement_arrives(self):
+        # Only the lane is late: the farewell, on the control QP, overtakes the acknowledgement.
+        self.transfer(1000, "-q", "1", "--sports", "50001", "--impair", "port=50001,delay=150ms")
+
     def test_slowed_lane_gets_less(self):
         sender, _ = self.transfer(48 << 20, "-q", "4", "--depth", "4", "--sports",
                                   "50001,50002,50003,50004", "--impair",
