@@ -41,8 +41,8 @@ class FileSession {
   /// Pumps until everything posted has completed.
   MaybeFailure drain();
   /// Pumps until the letter that ends the conversation has completed, or the peer has said goodbye:
-  /// it says so only after it has read that letter, and may be gone before its acknowledgement of it
-  /// arrives.
+  /// it says so only after it has read that letter, and may be gone before its acknowledgement of
+  /// it arrives.
   MaybeFailure drain_last_letter();
   /// Says goodbye, and waits for the peer's a little.
   void close();
