@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -81,8 +82,11 @@ std::string describe_machine() {
 #else
   constexpr const char* kAsserts = "asserts ON, so the figures mean little";
 #endif
+  double load = 0;
+  const bool known = ::getloadavg(&load, 1) == 1;
   return processor_name() + " x " + std::to_string(std::thread::hardware_concurrency()) +
-         ", compiler " + __VERSION__ + ", " + kAsserts;
+         ", load " + (known ? number(load) : "unknown") + " before, compiler " + __VERSION__ +
+         ", " + kAsserts;
 }
 
 bool print_figures(const std::vector<Figure>& figures, bool json) {

@@ -31,7 +31,8 @@ struct Figure {
 [[nodiscard]] Figure with_minimum(Figure figure, double limit);
 [[nodiscard]] Figure with_maximum(Figure figure, double limit);
 
-/// Processor, compiler and whether asserts are on, on one line: the head of a table.
+/// Processor, load, compiler and whether asserts are on, on one line: the head of a table. A load
+/// means that others compete for the processors, and that the figures are theirs as well.
 [[nodiscard]] std::string describe_machine();
 
 /// Prints a table, or with `json` one JSON object per line. True when every goal was met.
