@@ -40,12 +40,25 @@ Status PartFile::open(std::uint64_t bytes, std::string& why) {
     return Status::from_errno(StatusCode::kIo, EEXIST);
   }
   const std::string cannot = "cannot create " + part_name_;
-  descriptor_ = ::open(part_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ =
+      ::open(part_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (descriptor_ < 0) return fail(cannot.c_str(), errno, why);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     why = "another receiver is writing " + part_name_;
     return Status::from_errno(StatusCode::kIo, error);
+  }
+  // Between open() and flock() another receiver may have finished and renamed this very file: what
+  // is locked now would be its result, under the final name.
+  struct stat locked {};
+  struct stat named {};
+  if (::fstat(descriptor_, &locked) != 0) return fail(cannot.c_str(), errno, why);
+  const bool same = ::lstat(part_name_.c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
+                    locked.st_dev == named.st_dev;
+  if (!same || !S_ISREG(locked.st_mode)) {
+    why = same ? part_name_ + " is not a regular file"
+               : "another receiver has just written " + part_name_ + "; try again";
+    return Status::from_errno(StatusCode::kIo, same ? EINVAL : EBUSY);
   }
   ours_ = true;
   if (::ftruncate(descriptor_, 0) != 0) return fail(cannot.c_str(), errno, why);

@@ -21,7 +21,8 @@ Failure SourceFile::fail(const char* what, int error) const {
 
 MaybeFailure SourceFile::open(const std::string& name) {
   name_ = name;
-  descriptor_ = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a FIFO would wait for its writer before it could be refused.
+  descriptor_ = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) return fail("cannot open", errno);
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0) return fail("cannot read", errno);

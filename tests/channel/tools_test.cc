@@ -14,6 +14,7 @@
 #include "tools/file_protocol.h"
 #include "tools/part_file.h"
 #include "tools/sha256.h"
+#include "tools/source_file.h"
 
 namespace braid::tools {
 namespace {
@@ -142,6 +143,27 @@ TEST_F(PartFileTest, NameThatAppearsMeanwhile_IsNotReplaced) {
   std::string first_word;
   in >> first_word;
   EXPECT_EQ(first_word, "someone");
+}
+
+TEST_F(PartFileTest, SymbolicLinkOrFifoUnderThePartName_IsRefusedAndLeftAlone) {
+  const std::string victim = dir + "/victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, name + ".part");
+  EXPECT_FALSE(PartFile::create(name, 100, true, why));
+  EXPECT_EQ(std::filesystem::file_size(victim), 8U);
+  std::filesystem::remove(name + ".part");
+  ASSERT_EQ(::mkfifo((name + ".part").c_str(), 0600), 0);
+  EXPECT_FALSE(PartFile::create(name, 100, true, why));
+  EXPECT_NE(why.find("not a regular file"), std::string::npos) << why;
+  EXPECT_TRUE(std::filesystem::exists(name + ".part"));
+}
+
+TEST_F(PartFileTest, FifoAsSource_IsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0);
+  SourceFile source;
+  const MaybeFailure failure = source.open(name);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_NE(failure->text.find("not a regular file"), std::string::npos) << failure->text;
 }
 
 }  // namespace
