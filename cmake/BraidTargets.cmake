@@ -45,8 +45,8 @@ function(braid_add_program name)
 endfunction()
 
 # braid_add_test(NAME SOURCES... [DEPENDS ...] [LABELS ...] [TIMEOUT s] [REPLACES_NEW]):
-# a GoogleTest program. REPLACES_NEW: it defines operator new, as ThreadSanitizer's runtime does too,
-# so it is left out there.
+# a GoogleTest program. REPLACES_NEW: it defines operator new, as ThreadSanitizer's runtime does
+# too, so it is left out there.
 function(braid_add_test name)
   cmake_parse_arguments(ARG "REPLACES_NEW" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(ARG_REPLACES_NEW AND BRAID_SANITIZE MATCHES "thread")
