@@ -65,9 +65,7 @@ MaybeFailure send_file(const Arguments& arguments) {
   report.verified = true;
   report.device = device->name();
   report.local_address = device->address();
-  print_report(report);
-  if (arguments.common.json) print_report_json(report);
-  return std::nullopt;
+  return print_report(report, arguments.common.json);
 }
 
 int run(int argc, char** argv) {

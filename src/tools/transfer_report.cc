@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/exit_code.h"
 #include "tools/progress_bar.h"
 
 namespace braid::tools {
@@ -54,7 +55,9 @@ TransferReport make_report(const Channel& channel, bool sending) {
   return report;
 }
 
-void print_report(const TransferReport& report) {
+namespace {
+
+void print_table(const TransferReport& report) {
   const double seconds = std::chrono::duration<double>(report.elapsed).count();
   const double rate = seconds > 0 ? static_cast<double>(report.bytes) / seconds : 0;
   std::printf("%s %s: %s in %.3f s, %s/s\n", report.sending ? "sent" : "received",
@@ -84,7 +87,7 @@ void print_report(const TransferReport& report) {
               report.verified ? "(equal on both sides)" : "(DIFFERENT on the two sides)");
 }
 
-void print_report_json(const TransferReport& report) {
+void print_json(const TransferReport& report) {
   const double seconds = std::chrono::duration<double>(report.elapsed).count();
   Json json;
   json["ok"] = report.verified;
@@ -121,6 +124,15 @@ void print_report_json(const TransferReport& report) {
   json["window_stalls"] = report.channel.window_stalls;
   json["credit_stalls"] = report.channel.credit_stalls;
   std::printf("%s\n", dump(json).c_str());
+}
+
+}  // namespace
+
+MaybeFailure print_report(const TransferReport& report, bool json) {
+  print_table(report);
+  if (json) print_json(report);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return std::nullopt;
+  return Failure{kExitFile, "the file is complete, but the report cannot be written to stdout"};
 }
 
 void print_failure_json(bool sending, int exit_code, const std::string& text) {

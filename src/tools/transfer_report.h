@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/failure.h"
 #include "tools/sha256.h"
 
 namespace braid::tools {
@@ -31,10 +32,9 @@ struct TransferReport {
 /// Takes what the channel knows; the caller fills in the file, its size, time and digest.
 [[nodiscard]] TransferReport make_report(const Channel& channel, bool sending);
 
-/// The table for people, on stdout.
-void print_report(const TransferReport& report);
-/// The same as one JSON object on one line, on stdout.
-void print_report_json(const TransferReport& report);
+/// The table for people, and with `json` the same as one JSON object on the last line, on stdout.
+/// Fails when stdout does not take it: the transfer is done then, but nobody can know.
+[[nodiscard]] MaybeFailure print_report(const TransferReport& report, bool json);
 /// A failure as one JSON object on one line, on stdout.
 void print_failure_json(bool sending, int exit_code, const std::string& text);
 

@@ -373,6 +373,16 @@ class TransferTest(unittest.TestCase):
         self.assertEqual(receiver.wait(), TRANSFER)
         self.assert_nothing_left()
 
+    def test_report_that_nobody_takes(self):
+        path = self.make_file(1000)
+        receiver = self.receive()
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([SEND, path, "127.0.0.1:%d" % receiver.port, "--json"],
+                                  stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(receiver.wait(), OK, receiver.stderr())
+        self.assert_same(path, os.path.join(self.there, "data.bin"))
+
     def test_source_file_truncated_meanwhile(self):
         sender, receiver = self.start_slow_transfer()
         os.truncate(os.path.join(self.here, "data.bin"), 1 << 20)
