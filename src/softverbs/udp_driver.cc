@@ -137,7 +137,9 @@ void UdpDriver::drive() noexcept {
   const TimePoint called = read_clock();
   count_drive(called);
   const bool earns_lease = !leased_ && drives_in_a_row_ >= drives_for_lease_;
-  if (silent_ && !earns_lease && !has_work(called)) return;
+  // In small talk the answer is a packet away, and looking first would cost as much as receiving.
+  const bool small_talk = leased_ && last_sent_packets_ <= kSmallTalkPackets;
+  if (silent_ && !earns_lease && !small_talk && !has_work(called)) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
 
@@ -148,7 +150,8 @@ void UdpDriver::drive() noexcept {
       leased_ && !reply_pending_ && received != 0 && received <= kMessagesToLookAt;
   const bool sent = !look_first && transmit(now);
   reply_pending_ = look_first;
-  if (received != 0 || sent) last_drive_ = read_clock();  // a long round is not an absence
+  // A long round is not an absence.
+  if (!small_talk && (received != 0 || sent)) last_drive_ = read_clock();
   if (earns_lease && !leased_) {
     leased_ = true;
     if (watching_) wake_thread();
@@ -210,13 +213,16 @@ bool UdpDriver::run_round(TimePoint now) noexcept {
 bool UdpDriver::transmit(TimePoint now) noexcept {
   reply_pending_ = false;
   bool sent = false;
+  std::size_t packets = 0;
   for (int i = 0; i < kBatchesPerRound && engine_->wants_transmit(); ++i) {
     batch_.clear();
     engine_->poll_transmit(batch_, now);
     if (batch_.empty()) break;
+    packets += batch_.size();
     send(batch_, now);
     sent = true;
   }
+  if (sent) last_sent_packets_ = packets;
   if (shaper_ != nullptr) sent |= send_released(now);
   return sent;
 }

@@ -87,6 +87,8 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   static constexpr std::uint32_t kLooksToLengthen = 8;
   // Posts that may wait for a poller before one of them sends.
   static constexpr std::uint32_t kMaxDeferredPosts = 16;
+  // A request and an acknowledgement: what a ping-pong sends per turn.
+  static constexpr std::size_t kSmallTalkPackets = 2;
   static constexpr std::size_t kBatchPackets = 64;
   static constexpr int kBatchesPerRound = 8;
   static constexpr std::size_t kMessagesPerRound = 16;
@@ -142,7 +144,8 @@ class UdpDriver final : public DeviceDriver, private RxSink {
   std::atomic<std::uint32_t> drives_for_lease_{kMinDrivesForLease};
   std::atomic<TimePoint> work_due_{kNever};  // the engine's or shaper's next work but packets
   std::atomic<bool> leased_{false};
-  std::atomic<bool> silent_{false};  // the last receive found nothing
+  std::atomic<bool> silent_{false};                // the last receive found nothing
+  std::atomic<std::size_t> last_sent_packets_{0};  // by the last transmit() that sent any
 
   std::thread thread_;
 };
