@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "channel/idler.h"
+#include "blocking/idler.h"
 #include "tools/failure.h"
 #include "tools/file_protocol.h"
 

@@ -18,12 +18,12 @@ TOP_LEVEL = {
 
 # A layer may include itself and those before it.
 LAYERS = [
-    "base", "config", "roce", "verbs", "softverbs", "sim", "bootstrap", "channel", "message",
-    "telemetry", "tools", "integrations",
+    "base", "config", "roce", "verbs", "softverbs", "sim", "bootstrap", "channel", "blocking",
+    "message", "telemetry", "tools", "integrations",
 ]  # fmt: skip
 
 # Where the program meets real time; everything else is handed the time.
-COMPOSITION_ROOTS = ("src/tools/", "src/softverbs/udp_driver", "src/channel/blocking.cc")
+COMPOSITION_ROOTS = ("src/tools/", "src/softverbs/udp_driver", "src/blocking/")
 READS_ENVIRONMENT = ("src/config/", "src/tools/")
 REAL_TIME_TESTS = ("tests/net/",)
 LOGGING_FILE = "src/base/logging.cc"

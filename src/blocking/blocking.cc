@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "channel/idler.h"
+#include "blocking/idler.h"
 
 namespace braid::blocking {
 namespace {
