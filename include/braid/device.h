@@ -22,7 +22,8 @@ class DeviceCore;
 class Device {
  public:
   /// Opens a user-space RoCEv2 device over UDP: no NIC, no kernel module, no root.
-  /// Errors: as the soft device's, e.g. kIo when UDP port 4791 of the address is taken.
+  /// Errors: as the soft device's, e.g. kIo when UDP port 4791 of the address is taken, and
+  /// kInvalidArgument for options that it cannot use.
   /// On an error `why`, when given, gets one sentence that names the object and the remedy.
   static Result<Device> open_soft(const SoftDeviceOptions& options,
                                   std::string* why = nullptr) noexcept;

@@ -53,7 +53,11 @@ Status DeviceCore::open_named(const std::string& name, std::string& why) {
       const bool denied = error == EACCES || error == EPERM;
       why = "the RDMA device " + name_ + " cannot be opened: " + std::strerror(error);
       if (denied) why += " (check the permissions of /dev/infiniband)";
-      status = Status::from_verbs(denied ? StatusCode::kPermission : StatusCode::kIo, error);
+      // EINVAL is the soft device's answer to options that it cannot use.
+      const StatusCode code = denied            ? StatusCode::kPermission
+                              : error == EINVAL ? StatusCode::kInvalidArgument
+                                                : StatusCode::kIo;
+      status = Status::from_verbs(code, error);
     }
   }
   api().free_device_list(list);

@@ -167,5 +167,15 @@ TEST_F(SoftChannel, ManyConnectAndCloseCycles_LeaveNoDescriptorAndNoThread) {
   EXPECT_EQ(entries("/proc/self/task"), threads);
 }
 
+TEST(SoftDevice, MtuOutsideTheFive_IsAnInvalidArgumentThatIsNamed) {
+  std::string why;
+  SoftDeviceOptions options;
+  options.mtu_bytes = 1024;
+  EXPECT_TRUE(Device::open_soft(options, &why)) << why;
+  options.mtu_bytes = 1000;
+  EXPECT_EQ(Device::open_soft(options, &why).error().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(why.find("1000"), std::string::npos) << why;
+}
+
 }  // namespace
 }  // namespace braid
