@@ -32,6 +32,16 @@ Result<std::unique_ptr<Channel>> accept(Listener& listener, const Device& device
 /// the status the channel failed with.
 Result<Notification> wait_notification(Channel& channel, Duration timeout) noexcept;
 
+/// As above for one index: notifications with others are left for later calls, in their order.
+/// After a timeout nothing is lost; call again.
+Result<Notification> wait_notification(Channel& channel, NotifyIndex index,
+                                       Duration timeout) noexcept;
+
+/// Progresses until the operation has completed, and takes its completion. Errors: kTimeout (it
+/// goes on; call again), kNotFound (unknown, or taken before). An operation that failed is no
+/// error of this call: look at Completion::status.
+Result<Completion> wait(Channel& channel, Ticket ticket, Duration timeout) noexcept;
+
 /// Progresses until every operation has completed; returns the first error among the completions
 /// that it took. Errors: kTimeout besides.
 Status drain(Channel& channel, Duration timeout) noexcept;

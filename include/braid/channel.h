@@ -36,10 +36,15 @@ struct PutOptions {
   std::uint64_t user_data = 0;
 };
 
+/// Extent of an atomic and of its result, and the alignment of its target.
+inline constexpr std::uint64_t kAtomicBytes = 8;
+
 /// End of one operation. Each accepted operation has exactly one.
 struct Completion {
   Ticket ticket;
-  Status status;  // ok: the peer's device acknowledged every byte and the source is reusable
+  /// Ok, of a put: the peer's device acknowledged every byte and the source is reusable; of a get
+  /// or atomic: every byte of the result is here.
+  Status status;
   std::uint64_t user_data = 0;
   std::uint64_t bytes = 0;
 };
@@ -67,6 +72,8 @@ struct LaneStats {
   std::uint64_t completed_bytes = 0;
   std::uint64_t received_segments = 0;
   std::uint64_t received_bytes = 0;
+  std::uint64_t fetched_parts = 0;  // parts of gets, and atomics, that completed
+  std::uint64_t fetched_bytes = 0;
   Duration completion_time_sum{0};  // from post to completion, over completed_segments
   std::uint64_t errors = 0;
 
@@ -106,19 +113,22 @@ struct ChannelError {
 
 /// One ordered, reliable channel to a peer, braided from N queue pairs.
 ///
-/// Everything is non-blocking. put() and notify() accept work into bounded queues; progress()
-/// posts it, takes completions and receives, and never waits. Blocking helpers are in
+/// Everything is non-blocking. put(), get() and the like accept work into bounded queues;
+/// progress() posts it, takes completions and receives, and never waits. Blocking helpers are in
 /// braid/blocking.h.
 ///
 /// Ordering: when a notification is delivered, all bytes of every put that the peer issued before
-/// it on this channel, with or without notification, on whichever lane, are visible here.
+/// it on this channel, with or without notification, on whichever lane, are visible here. Gets and
+/// atomics go beside the puts and one another, on any lane and in any order; fence() and
+/// completions order them. A get sees a put of the same side only when it is issued after the put's
+/// completion.
 /// Failure: any error of a lane fails the channel as a whole; every accepted operation then
 /// completes once with the error.
 /// Thread: none; the owner serialises all calls on one channel. Different channels are
 /// independent.
-/// Owner: the channel keeps its device open. Source memory belongs to the channel from put() until
-/// the operation's completion.
-/// Cost: put(), notify(), progress() and the polls never allocate, lock or read a clock.
+/// Owner: the channel keeps its device open. Local memory belongs to the channel from the call
+/// until the operation's completion.
+/// Cost: operations, progress() and the polls never allocate, lock or read a clock.
 class Channel {
  public:
   explicit Channel(std::unique_ptr<ChannelCore> core) noexcept;
@@ -138,6 +148,35 @@ class Channel {
   /// Notifies the peer without data; ordered after every earlier put. Errors: as put().
   Result<Ticket> notify(NotifyIndex index, std::uint64_t user_data = 0) noexcept;
 
+  /// Reads `remote` into `local`, cut into parts over the lanes.
+  ///
+  /// Shape: equal extents, 0..2^63 bytes; zero bytes read nothing and complete at once.
+  /// Errors: kWouldBlock (operation_capacity reached: poll completions), kNotFound (a range leaves
+  /// its region), kInvalidArgument (extents differ), kNotSupported (read_depth is 0 here or a
+  /// device reads nothing), kAborted (closed), or the status the channel failed with. Nothing was
+  /// accepted then. `local` holds anything until the completion says ok.
+  Result<Ticket> get(LocalRange local, RemoteRange remote, std::uint64_t user_data = 0) noexcept;
+
+  /// Adds `operand` to the 64-bit word at `target`, mod 2^64, in one step as seen from the peer's
+  /// device, and stores what was there before to `result`, both in host byte order.
+  ///
+  /// Shape: 8 bytes each; the target's address is a multiple of 8, and its region allows
+  /// kRemoteAtomic. Errors: as get(), kInvalidArgument (extent or alignment), kNotSupported (the
+  /// device has no atomics).
+  /// Whether it is atomic to the peer's processor, too, is up to the peer's device.
+  Result<Ticket> fetch_add(LocalRange result, RemoteRange target, std::uint64_t operand,
+                           std::uint64_t user_data = 0) noexcept;
+
+  /// Stores `desired` at `target` when the 64-bit word there equals `expected`, in one step; what
+  /// was there before goes to `result` either way. Shape and errors: as fetch_add().
+  Result<Ticket> compare_swap(LocalRange result, RemoteRange target, std::uint64_t expected,
+                              std::uint64_t desired, std::uint64_t user_data = 0) noexcept;
+
+  /// Orders every operation issued from now on, on whichever lane, after the completion of every
+  /// get and atomic issued before. Never waits: later operations do. Cost: O(1); without gets and
+  /// atomics before it, nothing. Errors: kAborted (closed), or the status the channel failed with.
+  Status fence() noexcept;
+
   /// Moves everything forward that can move: takes completions and receives, posts segments,
   /// grants credits, checks deadlines.
   ///
@@ -147,8 +186,14 @@ class Channel {
 
   /// Takes completions of operations, at most completions.size(); returns how many.
   [[nodiscard]] std::size_t poll_completions(std::span<Completion> completions) noexcept;
+  /// Takes the completion of one operation, which poll_completions() will then not give. Errors:
+  /// kWouldBlock (still under way), kNotFound (unknown, or taken before).
+  [[nodiscard]] Status take(Ticket ticket, Completion& completion) noexcept;
   /// Takes notifications of the peer, in order, at most notifications.size(); returns how many.
   [[nodiscard]] std::size_t poll_notifications(std::span<Notification> notifications) noexcept;
+  /// Takes the oldest notification with this index and leaves the others in their order; false
+  /// when there is none. Cost: O(notifications waiting).
+  [[nodiscard]] bool take_notification(NotifyIndex index, Notification& notification) noexcept;
 
   /// True when no accepted operation is still under way; completions may be left to poll.
   [[nodiscard]] bool drained() const noexcept;

@@ -39,8 +39,13 @@ struct ChannelOptions {
   /// Default 64; 1..8192. Raise it for small segments on long paths.
   std::uint32_t receive_depth = 64;
 
+  /// Parts of gets, and atomics, under way per lane. Default 16; 0..128, lowered to what both
+  /// devices allow a queue pair (max_qp_init_rd_atom here, max_qp_rd_atom at the peer). 0: no gets
+  /// and no atomics, and no memory for them. Raise it for small gets on long paths.
+  std::uint32_t read_depth = 16;
+
   /// Operations accepted and not yet polled as completed. Default 256; 1..65536. Memory: about
-  /// 96 bytes each. Beyond, put() says kWouldBlock.
+  /// 128 bytes each. Beyond, put() says kWouldBlock.
   std::uint32_t operation_capacity = 256;
 
   /// Notifications delivered and not yet polled. Default 256; 1..65536. Memory: 16 bytes each.

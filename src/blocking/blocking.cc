@@ -53,6 +53,20 @@ Status end_of(const Channel& channel) noexcept {
                                                   : Status(StatusCode::kAborted);
 }
 
+// Progresses until `take` gives a notification.
+template <typename Take>
+Result<Notification> wait_for(Channel& channel, Duration timeout, Take take) noexcept {
+  const TimePoint deadline = deadline_after(timeout);
+  Idler idler;
+  Notification out;
+  for (;;) {
+    if (take(out)) return out;
+    if (channel.state() != ChannelState::kOpen || channel.peer_closed()) return end_of(channel);
+    if (now() >= deadline) return Status(StatusCode::kTimeout);
+    idler.on_round(channel.progress(now()));
+  }
+}
+
 }  // namespace
 
 TimePoint now() noexcept { return TimePoint(std::chrono::steady_clock::now().time_since_epoch()); }
@@ -94,12 +108,25 @@ Result<std::unique_ptr<Channel>> accept(Listener& listener, const Device& device
 }
 
 Result<Notification> wait_notification(Channel& channel, Duration timeout) noexcept {
+  return wait_for(channel, timeout, [&](Notification& out) {
+    return channel.poll_notifications({&out, 1}) == 1;
+  });
+}
+
+Result<Notification> wait_notification(Channel& channel, NotifyIndex index,
+                                       Duration timeout) noexcept {
+  return wait_for(channel, timeout,
+                  [&](Notification& out) { return channel.take_notification(index, out); });
+}
+
+Result<Completion> wait(Channel& channel, Ticket ticket, Duration timeout) noexcept {
   const TimePoint deadline = deadline_after(timeout);
   Idler idler;
-  std::array<Notification, 1> one{};
+  Completion out;
   for (;;) {
-    if (channel.poll_notifications(one) == 1) return one[0];
-    if (channel.state() != ChannelState::kOpen || channel.peer_closed()) return end_of(channel);
+    const Status status = channel.take(ticket, out);
+    if (status.ok()) return out;
+    if (status.code() != StatusCode::kWouldBlock) return status;
     if (now() >= deadline) return Status(StatusCode::kTimeout);
     idler.on_round(channel.progress(now()));
   }

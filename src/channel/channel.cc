@@ -17,6 +17,26 @@ Result<Ticket> Channel::put(LocalRange local, RemoteRange remote, PutOptions opt
 Result<Ticket> Channel::notify(NotifyIndex index, std::uint64_t user_data) noexcept {
   return core_->notify(index, user_data);
 }
+Result<Ticket> Channel::get(LocalRange local, RemoteRange remote,
+                            std::uint64_t user_data) noexcept {
+  return core_->get(local, remote, user_data);
+}
+Result<Ticket> Channel::fetch_add(LocalRange result, RemoteRange target, std::uint64_t operand,
+                                  std::uint64_t user_data) noexcept {
+  return core_->atomic(channel::OperationKind::kFetchAdd, result, target, operand, 0, user_data);
+}
+Result<Ticket> Channel::compare_swap(LocalRange result, RemoteRange target, std::uint64_t expected,
+                                     std::uint64_t desired, std::uint64_t user_data) noexcept {
+  return core_->atomic(channel::OperationKind::kCompareSwap, result, target, desired, expected,
+                       user_data);
+}
+Status Channel::fence() noexcept { return core_->fence(); }
+Status Channel::take(Ticket ticket, Completion& completion) noexcept {
+  return core_->take(ticket, completion);
+}
+bool Channel::take_notification(NotifyIndex index, Notification& notification) noexcept {
+  return core_->take_notification(index, notification);
+}
 bool Channel::progress(TimePoint now) noexcept { return core_->progress(now); }
 std::size_t Channel::poll_completions(std::span<Completion> completions) noexcept {
   return core_->poll_completions(completions);

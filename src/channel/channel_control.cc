@@ -1,5 +1,6 @@
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "channel/channel_core.h"
@@ -132,10 +133,10 @@ bool ChannelCore::send_control(TimePoint now) noexcept {
 
 void ChannelCore::check_liveness(TimePoint now) noexcept {
   const Duration limit = options_.segment_timeout;
-  const TimePoint oldest = sender_.oldest_post_time();
+  const TimePoint oldest = std::min(sender_.oldest_post_time(), fetcher_.oldest_post_time());
   if (limit > Duration(0) && oldest != kNever && now - oldest > limit) {
     fail(Status(StatusCode::kTimeout), -1, 0,
-         "a segment got no completion within ChannelOptions::segment_timeout", now);
+         "a segment or fetch got no completion within ChannelOptions::segment_timeout", now);
     return;
   }
   if (options_.keepalive_interval <= Duration(0) || keepalive_under_way_) return;
@@ -213,19 +214,19 @@ void ChannelCore::fail(Status status, int lane, std::uint32_t vendor_error, cons
   }
   (void)verbs::to_error(device_->api(), control_qp_);
   sender_.fail(status);
+  fetcher_.fail(status);
   for (std::uint32_t i = 0; i < options_.lanes; ++i) {
-    lanes_[i].drop_staged([&](channel::Sequence sequence) {
-      if (!sender_.handle_completion(sequence, i, status, now)) ++stats_.unknown_completions;
-    });
+    lanes_[i].drop_staged([&](std::uint64_t wr_id) { end_work(wr_id, status, now); });
   }
 }
 
 bool ChannelCore::progress_failed(TimePoint now) noexcept {
   // Flushed segments give their memory back; what the device never flushes ends at the deadline.
   bool moved = poll_sends(now);
-  if (sender_.inflight_segments() == 0 && sender_.operations().active_count() == 0) return moved;
+  if (sender_.operations().active_count() == 0) return moved;
   if (now >= fail_deadline_) {
     sender_.abandon();
+    fetcher_.abandon();
     moved = true;
   }
   return moved;

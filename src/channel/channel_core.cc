@@ -12,6 +12,8 @@ namespace braid {
 namespace {
 
 constexpr std::uint32_t kControlSendDepth = 16;  // control messages and one keepalive
+// READs and atomics of the peer that a QP answers at once. Devices keep a resource for each.
+constexpr int kMaxIncomingReads = 16;
 
 channel::Sender::Config sender_config(const ChannelOptions& options,
                                       const ChannelCore::Agreed& agreed) noexcept {
@@ -23,6 +25,14 @@ channel::Sender::Config sender_config(const ChannelOptions& options,
   config.operation_capacity = options.operation_capacity;
   config.peer_receive_depth = agreed.peer_receive_depth;
   config.first_sequence = agreed.first_sequence;
+  return config;
+}
+
+channel::Fetcher::Config fetcher_config(const ChannelOptions& options) noexcept {
+  channel::Fetcher::Config config;
+  config.lanes = options.lanes;
+  config.read_depth = std::max(options.read_depth, 1U);
+  config.segment_bytes = options.segment_bytes;
   return config;
 }
 
@@ -47,6 +57,7 @@ ChannelCore::ChannelCore(std::shared_ptr<DeviceCore> device, const ChannelOption
     : device_(std::move(device)),
       options_(options),
       sender_(sender_config(options, agreed)),
+      fetcher_(fetcher_config(options), sender_.operations()),
       receiver_(receiver_config(options, agreed)),
       lanes_(std::make_unique<channel::Lane[]>(options.lanes)) {
   options_.window_segments = agreed.window_segments;
@@ -102,7 +113,8 @@ ibv_qp* ChannelCore::create_qp(std::uint32_t send_depth, std::uint32_t receive_d
 
 Status ChannelCore::create_queues(std::uint64_t psn_seed, std::string& why) {
   verbs::VerbsApi& api = device_->api();
-  const std::uint32_t sends = options_.lanes * options_.lane_depth + kControlSendDepth;
+  const std::uint32_t lane_sends = options_.lane_depth + options_.read_depth;
+  const std::uint32_t sends = options_.lanes * lane_sends + kControlSendDepth;
   const std::uint32_t receives =
       options_.lanes * options_.receive_depth + channel::ControlBudget::kReceives;
   send_cq_ = api.create_cq(device_->context(), static_cast<int>(sends), this, nullptr, 0);
@@ -128,7 +140,7 @@ Status ChannelCore::create_queues(std::uint64_t psn_seed, std::string& why) {
   bool made = control_qp_ != nullptr;
   lane_addresses_.resize(options_.lanes);
   for (std::uint32_t i = 0; made && i < options_.lanes; ++i) {
-    ibv_qp* qp = make(options_.lane_depth, options_.receive_depth, lane_addresses_[i]);
+    ibv_qp* qp = make(lane_sends, options_.receive_depth, lane_addresses_[i]);
     made = qp != nullptr;
     if (made) lanes_[i].bind(qp, i);
   }
@@ -171,7 +183,13 @@ verbs::RcOptions ChannelCore::rc_options(int lane) const noexcept {
   out.retry_count = options_.retry_count;
   out.rnr_retry = options_.rnr_retry_count;
   out.min_rnr_timer = options_.min_rnr_timer;
+  out.max_rd_atomic = own_read_limit();
   return out;
+}
+
+std::uint8_t ChannelCore::own_read_limit() const noexcept {
+  // resolve_options() has lowered it to the device's max_qp_init_rd_atom.
+  return static_cast<std::uint8_t>(std::min(options_.read_depth, 128U));
 }
 
 std::uint16_t ChannelCore::requested_port(std::uint32_t lane) const noexcept {
@@ -192,7 +210,7 @@ verbs::QpEndpoint ChannelCore::local_endpoint(const bootstrap::QpAddress& qp) co
       out.mtu = smaller;
     }
   }
-  const int rd_atomic = std::clamp(device_->attributes().max_qp_rd_atom, 0, 16);
+  const int rd_atomic = std::clamp(device_->attributes().max_qp_rd_atom, 0, kMaxIncomingReads);
   out.rd_atomic = static_cast<std::uint8_t>(rd_atomic);
   return out;
 }
@@ -228,6 +246,8 @@ Status ChannelCore::connect(const bootstrap::Endpoints& peer, std::string& why) 
   peer_notify_count_ = peer.notify_ids.empty() ? kMaxNotifyIndex
                                                : static_cast<std::uint32_t>(peer.notify_ids.size());
   source_ports_.resize(options_.lanes);
+  options_.read_depth = verbs::negotiate_rd_atomic(rc_options(-1), peer_endpoint_);
+  if (options_.read_depth > 0) fetcher_.limit_read_depth(options_.read_depth);
   Status status = bring_up(control_qp_, -1, control_address_, peer.control, why);
   for (std::uint32_t i = 0; status.ok() && i < options_.lanes; ++i) {
     status = bring_up(lanes_[i].qp(), static_cast<int>(i), lane_addresses_[i], peer.lanes[i], why);
@@ -283,7 +303,10 @@ LaneStats ChannelCore::lane_stats(std::uint32_t lane) const noexcept {
   out.completed_segments = sent.completed_segments;
   out.completed_bytes = sent.completed_bytes;
   out.completion_time_sum = sent.completion_time_sum;
-  out.errors = sent.errors;
+  const channel::LaneFetchCounts& fetched = fetcher_.lane_counts(lane);
+  out.errors = sent.errors + fetched.errors;
+  out.fetched_parts = fetched.completed_parts;
+  out.fetched_bytes = fetched.completed_bytes;
   out.received_segments = received.segments;
   out.received_bytes = received.bytes;
   return out;

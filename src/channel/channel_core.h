@@ -14,6 +14,7 @@
 #include "channel/control_budget.h"
 #include "channel/control_message.h"
 #include "channel/device_core.h"
+#include "channel/fetcher.h"
 #include "channel/lane.h"
 #include "channel/receiver.h"
 #include "channel/sender.h"
@@ -54,9 +55,19 @@ class ChannelCore {
   Result<Ticket> put(const LocalRange& local, const RemoteRange& remote,
                      const PutOptions& options) noexcept;
   Result<Ticket> notify(NotifyIndex index, std::uint64_t user_data) noexcept;
+  Result<Ticket> get(const LocalRange& local, const RemoteRange& remote,
+                     std::uint64_t user_data) noexcept;
+  Result<Ticket> atomic(channel::OperationKind kind, const LocalRange& result,
+                        const RemoteRange& target, std::uint64_t operand, std::uint64_t compare,
+                        std::uint64_t user_data) noexcept;
+  Status fence() noexcept;
   bool progress(TimePoint now) noexcept;
   [[nodiscard]] std::size_t poll_completions(std::span<Completion> out) noexcept;
+  [[nodiscard]] Status take(Ticket ticket, Completion& completion) noexcept {
+    return sender_.operations().take(ticket, completion);
+  }
   [[nodiscard]] std::size_t poll_notifications(std::span<Notification> out) noexcept;
+  [[nodiscard]] bool take_notification(NotifyIndex index, Notification& out) noexcept;
   [[nodiscard]] bool drained() noexcept { return sender_.operations().active_count() == 0; }
   void close() noexcept { close_requested_ = true; }
 
@@ -89,15 +100,23 @@ class ChannelCore {
   [[nodiscard]] verbs::RcOptions rc_options(int lane) const noexcept;
   [[nodiscard]] verbs::QpEndpoint local_endpoint(const bootstrap::QpAddress& qp) const noexcept;
   [[nodiscard]] std::uint16_t requested_port(std::uint32_t lane) const noexcept;
+  [[nodiscard]] std::uint8_t own_read_limit() const noexcept;
 
   // channel_datapath.cc
   bool poll_sends(TimePoint now) noexcept;
   bool poll_receives(TimePoint now) noexcept;
   void handle_send(const ibv_wc& completion, TimePoint now) noexcept;
+  void end_work(std::uint64_t wr_id, Status status, TimePoint now) noexcept;
   void handle_receive(const ibv_wc& completion, TimePoint now) noexcept;
   void repost_receives(TimePoint now) noexcept;
   bool post_segments(TimePoint now) noexcept;
-  bool post_lane(std::uint32_t lane, TimePoint now) noexcept;
+  bool post_fetches(TimePoint now) noexcept;
+  bool after_post(std::uint32_t lane, int error, TimePoint now) noexcept;
+  [[nodiscard]] Status refusal() const noexcept;
+  [[nodiscard]] Result<channel::Operation> fetch_of(const LocalRange& local,
+                                                    const RemoteRange& remote) const noexcept;
+  Result<Ticket> accept_fetch(const channel::Operation& operation) noexcept;
+  [[nodiscard]] Notification notification_of(std::uint8_t index) const noexcept;
 
   // channel_control.cc
   void handle_control(std::uint32_t slot, std::uint32_t bytes, TimePoint now) noexcept;
@@ -114,6 +133,7 @@ class ChannelCore {
   std::shared_ptr<DeviceCore> device_;
   ChannelOptions options_;
   channel::Sender sender_;
+  channel::Fetcher fetcher_;
   channel::Receiver receiver_;
   channel::ControlBudget budget_;
 
@@ -136,6 +156,7 @@ class ChannelCore {
   TimePoint fail_deadline_ = kNever;
   TimePoint last_proof_of_life_{};
   bool clock_started_ = false;
+  bool fetches_first_ = false;  // whose turn it is to post first
   bool keepalive_under_way_ = false;
   bool close_requested_ = false;
   bool close_sent_ = false;

@@ -10,18 +10,29 @@ using channel::Lane;
 using channel::Sender;
 using channel::WorkKind;
 
-Result<Ticket> ChannelCore::put(const LocalRange& local, const RemoteRange& remote,
-                                const PutOptions& options) noexcept {
+namespace {
+
+bool inside(const LocalRange& local) noexcept {
+  const std::uint64_t region_bytes = local.memory->bytes();
+  return local.offset <= region_bytes && local.bytes <= region_bytes - local.offset;
+}
+
+}  // namespace
+
+Status ChannelCore::refusal() const noexcept {
   if (state_ == ChannelState::kFailed) return error_.status;
   if (state_ == ChannelState::kClosed || close_requested_) return Status(StatusCode::kAborted);
+  return Status();
+}
+
+Result<Ticket> ChannelCore::put(const LocalRange& local, const RemoteRange& remote,
+                                const PutOptions& options) noexcept {
+  if (const Status status = refusal(); !status.ok()) return status;
   if (local.memory == nullptr || local.bytes != remote.bytes ||
       options.notify.value > peer_notify_count_) {
     return Status(StatusCode::kInvalidArgument);
   }
-  const std::uint64_t region_bytes = local.memory->bytes();
-  if (!remote.valid || local.offset > region_bytes || local.bytes > region_bytes - local.offset) {
-    return Status(StatusCode::kNotFound);
-  }
+  if (!remote.valid || !inside(local)) return Status(StatusCode::kNotFound);
   channel::Operation operation;
   operation.local_address = reinterpret_cast<std::uintptr_t>(local.memory->data()) + local.offset;
   operation.remote_address = remote.address;
@@ -36,8 +47,7 @@ Result<Ticket> ChannelCore::put(const LocalRange& local, const RemoteRange& remo
 }
 
 Result<Ticket> ChannelCore::notify(NotifyIndex index, std::uint64_t user_data) noexcept {
-  if (state_ == ChannelState::kFailed) return error_.status;
-  if (state_ == ChannelState::kClosed || close_requested_) return Status(StatusCode::kAborted);
+  if (const Status status = refusal(); !status.ok()) return status;
   if (index.value == 0 || index.value > peer_notify_count_) {
     return Status(StatusCode::kInvalidArgument);
   }
@@ -47,6 +57,60 @@ Result<Ticket> ChannelCore::notify(NotifyIndex index, std::uint64_t user_data) n
   const std::uint32_t slot = sender_.accept(operation);
   if (slot == channel::OperationTable::kNone) return Status(StatusCode::kWouldBlock);
   return sender_.operations().ticket_of(slot);
+}
+
+Result<channel::Operation> ChannelCore::fetch_of(const LocalRange& local,
+                                                 const RemoteRange& remote) const noexcept {
+  if (const Status status = refusal(); !status.ok()) return status;
+  if (options_.read_depth == 0) return Status(StatusCode::kNotSupported);
+  if (local.memory == nullptr || local.bytes != remote.bytes) {
+    return Status(StatusCode::kInvalidArgument);
+  }
+  if (!remote.valid || !inside(local)) return Status(StatusCode::kNotFound);
+  channel::Operation operation;
+  operation.local_address = reinterpret_cast<std::uintptr_t>(local.memory->data()) + local.offset;
+  operation.remote_address = remote.address;
+  operation.total_bytes = local.bytes;
+  operation.lkey = local.memory->lkey();
+  operation.rkey = remote.rkey;
+  return operation;
+}
+
+Result<Ticket> ChannelCore::accept_fetch(const channel::Operation& operation) noexcept {
+  const std::uint32_t index = fetcher_.accept(operation);
+  if (index == channel::OperationTable::kNone) return Status(StatusCode::kWouldBlock);
+  return sender_.operations().ticket_of(index);
+}
+
+Result<Ticket> ChannelCore::get(const LocalRange& local, const RemoteRange& remote,
+                                std::uint64_t user_data) noexcept {
+  Result<channel::Operation> operation = fetch_of(local, remote);
+  if (!operation) return operation.error();
+  operation->kind = channel::OperationKind::kGet;
+  operation->user_data = user_data;
+  return accept_fetch(*operation);
+}
+
+Result<Ticket> ChannelCore::atomic(channel::OperationKind kind, const LocalRange& result,
+                                   const RemoteRange& target, std::uint64_t operand,
+                                   std::uint64_t compare, std::uint64_t user_data) noexcept {
+  Result<channel::Operation> operation = fetch_of(result, target);
+  if (!operation) return operation.error();
+  if (device_->attributes().atomic_cap == IBV_ATOMIC_NONE) return Status(StatusCode::kNotSupported);
+  if (target.bytes != kAtomicBytes || target.address % kAtomicBytes != 0) {
+    return Status(StatusCode::kInvalidArgument);
+  }
+  operation->kind = kind;
+  operation->operand = operand;
+  operation->compare = compare;
+  operation->user_data = user_data;
+  return accept_fetch(*operation);
+}
+
+Status ChannelCore::fence() noexcept {
+  if (const Status status = refusal(); !status.ok()) return status;
+  sender_.operations().fence();
+  return Status();
 }
 
 bool ChannelCore::progress(TimePoint now) noexcept {
@@ -59,7 +123,11 @@ bool ChannelCore::progress(TimePoint now) noexcept {
   bool moved = poll_sends(now);
   moved = poll_receives(now) || moved;
   receiver_.advance();
+  // Puts and fetches share the lanes' queues; who posts first changes from round to round.
+  fetches_first_ = !fetches_first_;
+  if (fetches_first_ && state_ == ChannelState::kOpen) moved = post_fetches(now) || moved;
   if (state_ == ChannelState::kOpen) moved = post_segments(now) || moved;
+  if (!fetches_first_ && state_ == ChannelState::kOpen) moved = post_fetches(now) || moved;
   if (state_ == ChannelState::kOpen) moved = send_control(now) || moved;
   if (state_ == ChannelState::kOpen) check_liveness(now);
   update_closed();
@@ -86,14 +154,8 @@ void ChannelCore::handle_send(const ibv_wc& completion, TimePoint now) noexcept 
     fail_completion(completion, now);
   }
   switch (channel::kind_of(completion.wr_id)) {
-    case WorkKind::kSegment: {
-      const Status status = ok ? Status() : error_.status;
-      if (!sender_.handle_completion(channel::Sequence(channel::number_of(completion.wr_id)),
-                                     channel::lane_of(completion.wr_id), status, now)) {
-        ++stats_.unknown_completions;
-      }
-      break;
-    }
+    case WorkKind::kSegment:
+    case WorkKind::kFetch: end_work(completion.wr_id, ok ? Status() : error_.status, now); break;
     case WorkKind::kControlSend:
       --control_sends_;
       if (ok && close_sent_ && control_sends_ == 0) close_acknowledged_ = true;
@@ -102,6 +164,15 @@ void ChannelCore::handle_send(const ibv_wc& completion, TimePoint now) noexcept 
     case WorkKind::kReceive:
     case WorkKind::kControlReceive: ++stats_.unknown_completions; break;
   }
+}
+
+void ChannelCore::end_work(std::uint64_t wr_id, Status status, TimePoint now) noexcept {
+  const std::uint32_t lane = channel::lane_of(wr_id);
+  const std::uint32_t number = channel::number_of(wr_id);
+  const bool known = channel::kind_of(wr_id) == WorkKind::kSegment
+                         ? sender_.handle_completion(channel::Sequence(number), lane, status, now)
+                         : fetcher_.handle_completion(number, lane, status);
+  if (!known) ++stats_.unknown_completions;
 }
 
 bool ChannelCore::poll_receives(TimePoint now) noexcept {
@@ -159,9 +230,12 @@ void ChannelCore::repost_receives(TimePoint now) noexcept {
 }
 
 bool ChannelCore::post_segments(TimePoint now) noexcept {
+  auto post_lane = [&](std::uint32_t lane) {
+    return after_post(lane, lanes_[lane].post_segments(), now);
+  };
   // What a full queue held back goes first: sequences leave in their order per lane.
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].staged_any() && !post_lane(lane, now)) return true;
+    if (lanes_[lane].segments_staged() && !post_lane(lane)) return true;
   }
   channel::SegmentPost post;
   std::uint32_t count = 0;
@@ -169,22 +243,45 @@ bool ChannelCore::post_segments(TimePoint now) noexcept {
     ++count;
     Lane& lane = lanes_[post.lane];
     lane.stage(post);
-    if (lane.chain_full() && !post_lane(post.lane, now)) return true;
+    if (lane.segments_full() && !post_lane(post.lane)) return true;
   }
   if (sender_.blocked() == Sender::Blocked::kWindow) ++stats_.window_stalls;
   if (sender_.blocked() == Sender::Blocked::kLanes) ++stats_.credit_stalls;
   if (count == 0) return false;
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].staged_any() && !post_lane(lane, now)) break;
+    if (lanes_[lane].segments_staged() && !post_lane(lane)) break;
   }
   return true;
 }
 
-bool ChannelCore::post_lane(std::uint32_t lane, TimePoint now) noexcept {
-  const int error = lanes_[lane].post();
+bool ChannelCore::post_fetches(TimePoint now) noexcept {
+  // A channel that only puts pays this one look.
+  if (fetcher_.idle()) return false;
+  auto post_lane = [&](std::uint32_t lane) {
+    return after_post(lane, lanes_[lane].post_fetches(), now);
+  };
+  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    if (lanes_[lane].fetches_staged() && !post_lane(lane)) return true;
+  }
+  channel::FetchPost post;
+  std::uint32_t count = 0;
+  while (count < kRoundSegments && fetcher_.next(post, now)) {
+    ++count;
+    Lane& lane = lanes_[post.lane];
+    lane.stage(post);
+    if (lane.fetches_full() && !post_lane(post.lane)) return true;
+  }
+  if (count == 0) return false;
+  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    if (lanes_[lane].fetches_staged() && !post_lane(lane)) break;
+  }
+  return true;
+}
+
+bool ChannelCore::after_post(std::uint32_t lane, int error, TimePoint now) noexcept {
   if (error != 0 && error != ENOMEM) {
     fail(Status::from_verbs(StatusCode::kInternal, error), static_cast<int>(lane), 0,
-         "a segment cannot be posted", now);
+         "a work request cannot be posted", now);
   }
   return error == 0;
 }
@@ -195,14 +292,22 @@ std::size_t ChannelCore::poll_completions(std::span<Completion> out) noexcept {
   return count;
 }
 
+Notification ChannelCore::notification_of(std::uint8_t index) const noexcept {
+  return {options_.notify_ids.empty() ? index : options_.notify_ids[index - 1U],
+          NotifyIndex{index}};
+}
+
 std::size_t ChannelCore::poll_notifications(std::span<Notification> out) noexcept {
   std::size_t count = 0;
   std::uint8_t index = 0;
-  while (count < out.size() && receiver_.poll(index)) {
-    const std::uint32_t id = options_.notify_ids.empty() ? index : options_.notify_ids[index - 1U];
-    out[count++] = {id, NotifyIndex{index}};
-  }
+  while (count < out.size() && receiver_.poll(index)) out[count++] = notification_of(index);
   return count;
+}
+
+bool ChannelCore::take_notification(NotifyIndex index, Notification& out) noexcept {
+  if (!receiver_.take(index.value)) return false;
+  out = notification_of(index.value);
+  return true;
 }
 
 }  // namespace braid

@@ -13,6 +13,7 @@ namespace braid {
 namespace {
 
 constexpr std::uint32_t kMaxDepth = 8192;
+constexpr std::uint32_t kMaxReadDepth = 128;
 constexpr std::uint32_t kMaxTable = 65536;
 constexpr std::uint32_t kControlEntries = 64;  // of the control QP in each completion queue
 
@@ -59,6 +60,7 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
              options.window_segments, "a power of two");
   check.range("lane_depth", options.lane_depth, 1, kMaxDepth);
   check.range("receive_depth", options.receive_depth, 1, kMaxDepth);
+  check.range("read_depth", options.read_depth, 0, kMaxReadDepth);
   check.range("operation_capacity", options.operation_capacity, 1, kMaxTable);
   check.range("notification_capacity", options.notification_capacity, 1, kMaxTable);
   check.that(is_mtu(options.path_mtu_bytes), "path_mtu_bytes", options.path_mtu_bytes,
@@ -87,7 +89,11 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
           " entries, too few for " + std::to_string(options.lanes) + " lanes";
     return Status(StatusCode::kInvalidArgument);
   }
-  options.lane_depth = std::min({options.lane_depth, max_wr, share});
+  // Fetches share the send queue with segments, and take at most half of it.
+  const auto max_reads = static_cast<std::uint32_t>(std::max(limits.max_qp_init_rd_atom, 0));
+  const std::uint32_t sends = std::min(max_wr, share);
+  options.read_depth = std::min({options.read_depth, max_reads, sends / 2});
+  options.lane_depth = std::min(options.lane_depth, sends - options.read_depth);
   options.receive_depth = std::min({options.receive_depth, max_wr, share});
   const std::uint32_t port_max = device.port_attributes().max_msg_sz;
   options.segment_bytes = channel::effective_segment_bytes(

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "channel/fetcher.h"
+#include "channel/send_chain.h"
 #include "channel/sender.h"
 
 namespace braid::channel {
@@ -16,6 +18,7 @@ enum class WorkKind : std::uint8_t {
   kKeepalive = 3,
   kReceive = 4,
   kControlReceive = 5,
+  kFetch = 6,
 };
 
 [[nodiscard]] constexpr std::uint64_t make_wr_id(WorkKind kind, std::uint32_t lane,
@@ -36,44 +39,47 @@ enum class WorkKind : std::uint8_t {
 /// Lane number in the wr_id of the control QP's work.
 inline constexpr std::uint32_t kControlLane = 0xFF;
 
-/// One data QP with its work requests filled in beforehand: staging a segment sets only what
-/// differs, and a round's segments leave in one chain with one doorbell.
+/// One data QP with its work requests filled in beforehand: staging sets only what differs, and a
+/// round's segments, or fetches, leave in one chain with one doorbell.
 ///
 /// Thread: none. Cost: no allocation.
 class Lane {
  public:
-  static constexpr std::uint32_t kChain = 16;
-
   /// Fixes the constant fields. The QP is borrowed.
   void bind(ibv_qp* qp, std::uint32_t lane) noexcept;
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_; }
 
-  /// Adds a segment to the chain. Only when not chain_full().
+  /// Adds a segment to its chain. Only when not segments_full().
   void stage(const SegmentPost& post) noexcept;
-  [[nodiscard]] bool chain_full() const noexcept { return staged_ == kChain; }
-  [[nodiscard]] bool staged_any() const noexcept { return staged_ != 0; }
+  /// Adds a part of a get, or an atomic, to its chain. Only when not fetches_full().
+  void stage(const FetchPost& post) noexcept;
+  [[nodiscard]] bool segments_full() const noexcept { return segments_.full(); }
+  [[nodiscard]] bool fetches_full() const noexcept { return fetches_.full(); }
+  [[nodiscard]] bool segments_staged() const noexcept { return segments_.any(); }
+  [[nodiscard]] bool fetches_staged() const noexcept { return fetches_.any(); }
 
-  /// Posts the chain. 0 when all of it was posted; ENOMEM when the queue was full, then the rest
-  /// stays staged for the next call; any other errno is final.
-  [[nodiscard]] int post() noexcept;
+  /// Posts a chain: results as of SendChain::post().
+  [[nodiscard]] int post_segments() noexcept { return segments_.post(qp_); }
+  [[nodiscard]] int post_fetches() noexcept { return fetches_.post(qp_); }
 
-  /// Forgets the chain, calling `forget(sequence)` for each segment that was never posted.
+  /// Forgets what is staged, calling `forget(wr_id)` for each request that was never posted.
   template <typename Forget>
   void drop_staged(Forget forget) noexcept {
-    for (std::uint32_t i = 0; i < staged_; ++i) forget(Sequence(number_of(send_[i].wr_id)));
-    staged_ = 0;
+    segments_.drop(forget);
+    fetches_.drop(forget);
   }
 
   /// Posts `count` receives, each for one announcement. 0 or an errno.
   [[nodiscard]] int post_receives(std::uint32_t count) noexcept;
 
  private:
+  static constexpr std::uint32_t kReceiveChain = 16;
+
   ibv_qp* qp_ = nullptr;
   std::uint32_t lane_ = 0;
-  std::uint32_t staged_ = 0;
-  std::array<ibv_send_wr, kChain> send_{};
-  std::array<ibv_sge, kChain> sge_{};
-  std::array<ibv_recv_wr, kChain> receive_{};
+  SendChain segments_;
+  SendChain fetches_;
+  std::array<ibv_recv_wr, kReceiveChain> receive_{};
 };
 
 }  // namespace braid::channel

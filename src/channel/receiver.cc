@@ -42,6 +42,17 @@ bool Receiver::poll(std::uint8_t& index) noexcept {
   return true;
 }
 
+bool Receiver::take(std::uint8_t index) noexcept {
+  const std::size_t count = notifications_.size();
+  std::size_t at = 0;
+  while (at < count && notifications_.at(at) != index) ++at;
+  if (at == count) return false;
+  // What is older moves up by one, and keeps its order.
+  for (; at > 0; --at) notifications_.at(at) = notifications_.at(at - 1);
+  notifications_.pop();
+  return true;
+}
+
 void Receiver::on_granted() noexcept {
   granted_delivered_ = sequencer_.delivered();
   granted_ = posted_;

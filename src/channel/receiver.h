@@ -48,6 +48,8 @@ class Receiver {
   void advance() noexcept;
   /// Takes the oldest notification index; false when there is none.
   [[nodiscard]] bool poll(std::uint8_t& index) noexcept;
+  /// Takes the oldest notification with this index; false when there is none. Cost: O(waiting).
+  [[nodiscard]] bool take(std::uint8_t index) noexcept;
 
   void on_reposted(std::uint32_t lane, std::uint32_t count) noexcept {
     posted_[lane] += count;

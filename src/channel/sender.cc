@@ -17,16 +17,8 @@ Sender::Sender(const Config& config)
 }
 
 std::uint32_t Sender::accept(const Operation& operation) noexcept {
-  const std::uint32_t index = operations_.accept();
+  const std::uint32_t index = operations_.accept(operation);
   if (index == OperationTable::kNone) return index;
-  Operation& slot = operations_.at(index);
-  slot.local_address = operation.local_address;
-  slot.remote_address = operation.remote_address;
-  slot.total_bytes = operation.total_bytes;
-  slot.user_data = operation.user_data;
-  slot.lkey = operation.lkey;
-  slot.rkey = operation.rkey;
-  slot.notify = operation.notify;
   [[maybe_unused]] const bool pushed = queue_.push(index);
   assert(pushed);
   return index;
@@ -41,14 +33,18 @@ bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
     blocked_ = Blocked::kWindow;
     return false;
   }
+  const std::uint32_t index = queue_.front();
+  Operation& operation = operations_.at(index);
+  if (!operations_.may_begin(operation)) {
+    blocked_ = Blocked::kFence;
+    return false;
+  }
   const std::uint32_t lane = scheduler_.pick();
   if (lane == Scheduler::kNone) {
     blocked_ = Blocked::kLanes;
     return false;
   }
   blocked_ = Blocked::kNothing;
-  const std::uint32_t index = queue_.front();
-  Operation& operation = operations_.at(index);
   const Segment segment =
       plan_segment(operation.total_bytes, operation.next_offset, config_.segment_bytes);
   post.lane = lane;
@@ -129,7 +125,9 @@ bool Sender::handle_granted(std::uint32_t lane, std::uint32_t receives) noexcept
 void Sender::fail(Status status) noexcept {
   if (!failure_.ok()) return;
   failure_ = status;
-  for (std::uint32_t i = 0; i < operations_.capacity(); ++i) finish_if_done(i);
+  for (std::uint32_t i = 0; i < operations_.capacity(); ++i) {
+    if (!is_fetch(operations_.at(i).kind)) finish_if_done(i);
+  }
   queue_.clear();
 }
 
@@ -137,7 +135,7 @@ void Sender::abandon() noexcept {
   assert(!failure_.ok());
   for (std::uint32_t i = 0; i < operations_.capacity(); ++i) {
     Operation& operation = operations_.at(i);
-    if (!operation.active) continue;
+    if (!operation.active || is_fetch(operation.kind)) continue;
     if (operation.status.ok()) operation.status = failure_;
     operations_.complete(i);
   }

@@ -54,7 +54,7 @@ class Sender {
     Sequence first_sequence = Sequence(0);
   };
   /// Why next() yielded nothing.
-  enum class Blocked : std::uint8_t { kNothing, kIdle, kWindow, kLanes };
+  enum class Blocked : std::uint8_t { kNothing, kIdle, kWindow, kLanes, kFence };
 
   explicit Sender(const Config& config);
 

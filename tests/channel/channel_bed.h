@@ -72,8 +72,8 @@ class ChannelBed : public testing::Test {
     EXPECT_EQ(verbs.live_objects(), 0U);
   }
 
-  Memory& allocate(std::uint64_t bytes) {
-    auto memory = device->allocate(bytes, MemoryAccess::kRemoteWrite);
+  Memory& allocate(std::uint64_t bytes, MemoryAccess access = MemoryAccess::kRemoteWrite) {
+    auto memory = device->allocate(bytes, access);
     EXPECT_TRUE(memory);
     memories.push_back(std::make_unique<Memory>(std::move(*memory)));
     return *memories.back();

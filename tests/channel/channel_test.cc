@@ -247,7 +247,8 @@ TEST_F(ChannelTest, CompletionQueueSmallerThanAsked_LowersTheDepths) {
   ChannelOptions options;
   std::string why;
   ASSERT_TRUE(resolve_options(*device->core(), options, why).ok());
-  EXPECT_EQ(options.lane_depth, 5U);
+  EXPECT_EQ(options.read_depth, 2U);
+  EXPECT_EQ(options.lane_depth, 3U);
   EXPECT_EQ(options.receive_depth, 5U);
   EXPECT_EQ(options.segment_bytes, 4992U);
   join(options);

@@ -1,5 +1,6 @@
 #include "channel/loop_verbs.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -23,6 +24,7 @@ struct LoopQp : ibv_qp {
   std::uint32_t peer_qpn = 0;
   bool held = false;
   std::uint16_t source_port = 0;
+  std::uint32_t reads = 0;  // READs and atomics posted and not executed
 };
 
 struct LoopCq : ibv_cq {
@@ -50,6 +52,21 @@ struct LoopContext : ibv_context {
 
 namespace {
 constexpr std::uint32_t kFirstQpn = 32;
+
+bool is_fetch(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+         opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+ibv_wc_opcode completed_opcode(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_SEND: return IBV_WC_SEND;
+    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+    default: return IBV_WC_RDMA_WRITE;
+  }
+}
 }  // namespace
 
 LoopVerbs::LoopVerbs() { std::strcpy(device_.name, "loop0"); }
@@ -62,6 +79,10 @@ void LoopVerbs::push(ibv_cq* cq, const ibv_wc& completion) {
 
 int LoopVerbs::post_send(LoopQp& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   ++doorbells_;
+  if (refuse_silently_ > 0) {
+    --refuse_silently_;
+    return EIO;
+  }
   const bool refuse = refuse_posts_ > 0;
   if (refuse) --refuse_posts_;
   for (bool first = true; wr != nullptr; wr = wr->next, first = false) {
@@ -79,6 +100,7 @@ int LoopVerbs::post_send(LoopQp& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     if (refuse && !first) return ENOMEM;
     LoopSend send{*wr, wr->num_sge > 0 ? *wr->sg_list : ibv_sge{}};
     if (!qp.sends.push(send)) return ENOMEM;
+    if (is_fetch(wr->opcode)) reads_high_water_ = std::max(reads_high_water_, ++qp.reads);
   }
   *bad = nullptr;
   return 0;
@@ -113,26 +135,56 @@ void LoopVerbs::flush(LoopQp& qp, ibv_wc_status first) {
   }
 }
 
+std::byte* LoopVerbs::remote(std::uint32_t rkey, std::uint64_t address, std::uint64_t bytes,
+                             int access) {
+  const auto region = regions_.find(rkey);
+  if (region == regions_.end() || (region_access_[rkey] & access) == 0) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(region->second->addr);
+  const std::uint64_t length = region->second->length;
+  if (address < begin || bytes > length || address - begin > length - bytes) return nullptr;
+  return reinterpret_cast<std::byte*>(address);
+}
+
+ibv_wc_status LoopVerbs::execute_one_sided(const LoopSend& send, std::uint32_t bytes) {
+  auto* local = reinterpret_cast<std::byte*>(send.sge.addr);
+  if (send.wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+      send.wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+    const auto& atomic = send.wr.wr.atomic;
+    std::byte* target = remote(atomic.rkey, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    if (target == nullptr || bytes != 8) return IBV_WC_REM_ACCESS_ERR;
+    std::uint64_t before = 0;
+    std::memcpy(&before, target, 8);
+    std::uint64_t after = before + atomic.compare_add;
+    if (send.wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+      after = before == atomic.compare_add ? atomic.swap : before;
+    }
+    std::memcpy(target, &after, 8);
+    std::memcpy(local, &before, 8);
+    return IBV_WC_SUCCESS;
+  }
+  if (bytes == 0) return IBV_WC_SUCCESS;
+  const bool read = send.wr.opcode == IBV_WR_RDMA_READ;
+  std::byte* there = remote(send.wr.wr.rdma.rkey, send.wr.wr.rdma.remote_addr, bytes,
+                            read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+  if (there == nullptr) return IBV_WC_REM_ACCESS_ERR;
+  std::memcpy(read ? local : there, read ? there : local, bytes);
+  return IBV_WC_SUCCESS;
+}
+
 void LoopVerbs::execute(LoopQp& qp) {
   const LoopSend& send = qp.sends.front();
   LoopQp* peer = qp.peer;
   if (peer == nullptr || peer->state == IBV_QPS_ERR) return flush(qp, IBV_WC_RETRY_EXC_ERR);
   const std::uint32_t bytes = send.wr.num_sge > 0 ? send.sge.length : 0;
-  const bool is_write = send.wr.opcode != IBV_WR_SEND;
-  if (is_write && bytes > 0) {
-    const std::uint64_t address = send.wr.wr.rdma.remote_addr;
-    const auto region = regions_.find(send.wr.wr.rdma.rkey);
-    const bool allowed =
-        region != regions_.end() && (region_access_[region->first] & IBV_ACCESS_REMOTE_WRITE) != 0;
-    const auto begin =
-        allowed ? reinterpret_cast<std::uintptr_t>(region->second->addr) : std::uintptr_t{0};
-    if (!allowed || address < begin || address + bytes > begin + region->second->length) {
-      flush(qp, IBV_WC_REM_ACCESS_ERR);
+  const bool is_write = send.wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (send.wr.opcode != IBV_WR_SEND) {
+    const ibv_wc_status status = execute_one_sided(send, bytes);
+    if (status != IBV_WC_SUCCESS) {
+      flush(qp, status);
       return flush(*peer, IBV_WC_WR_FLUSH_ERR);
     }
-    std::memcpy(reinterpret_cast<void*>(address), reinterpret_cast<void*>(send.sge.addr), bytes);
   }
-  if (send.wr.opcode != IBV_WR_RDMA_WRITE) {
+  if (is_write || send.wr.opcode == IBV_WR_SEND) {
     if (peer->receives.empty()) {
       ++rnr_count_;
       return flush(qp, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -155,7 +207,8 @@ void LoopVerbs::execute(LoopQp& qp) {
   ibv_wc wc{};
   wc.wr_id = send.wr.wr_id;
   wc.qp_num = qp.qp_num;
-  wc.opcode = is_write ? IBV_WC_RDMA_WRITE : IBV_WC_SEND;
+  wc.opcode = completed_opcode(send.wr.opcode);
+  if (is_fetch(send.wr.opcode)) --qp.reads;
   push(qp.send_cq, wc);
   qp.sends.pop();
 }
@@ -211,7 +264,8 @@ int LoopVerbs::query_device(ibv_context*, ibv_device_attr* attr) {
   *attr = {};
   attr->max_qp_wr = 4096;
   attr->max_cqe = max_cqe;
-  attr->max_qp_rd_atom = 16;
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = max_rd_atomic;
+  attr->atomic_cap = atomic_cap;
   return 0;
 }
 int LoopVerbs::query_port(ibv_context*, std::uint8_t, ibv_port_attr* attr) {

@@ -12,11 +12,13 @@
 namespace braid::test {
 
 struct LoopQp;
+struct LoopSend;
 struct LoopContext;
 
-/// Two or more channels' device within one test: RDMA_WRITE_WITH_IMM, RDMA_WRITE and SEND between
-/// QPs of the same LoopVerbs, with bounds, keys, receives and flushing as verbs demand. Work waits
-/// in its QP until deliver() executes it, so the test decides the order across QPs.
+/// Two or more channels' device within one test: RDMA_WRITE_WITH_IMM, RDMA_WRITE, RDMA_READ, the
+/// atomics and SEND between QPs of the same LoopVerbs, with bounds, keys, receives and flushing as
+/// verbs demand. Work waits in its QP until deliver() executes it, so the test decides the order
+/// across QPs.
 ///
 /// A receive that is missing is an RNR error at once: credits must make that impossible.
 /// Single-threaded. Data path without allocation.
@@ -36,11 +38,18 @@ class LoopVerbs final : public verbs::VerbsApi {
   /// The next `count` posts of sends take only the first WR and say ENOMEM for the rest.
   void refuse_posts(int count) { refuse_posts_ = count; }
 
+  /// The next `count` posts of sends say EIO and name no request.
+  void refuse_posts_silently(int count) { refuse_silently_ = count; }
+
+  /// Most READs and atomics that were under way on one QP.
+  [[nodiscard]] std::uint32_t reads_high_water() const { return reads_high_water_; }
   [[nodiscard]] std::uint64_t rnr_count() const { return rnr_count_; }
   [[nodiscard]] std::uint64_t doorbells() const { return doorbells_; }
   [[nodiscard]] std::uint64_t cq_overruns() const { return cq_overruns_; }
   [[nodiscard]] std::size_t live_objects() const { return live_; }
   int max_cqe = 1 << 20;
+  int max_rd_atomic = 16;
+  ibv_atomic_cap atomic_cap = IBV_ATOMIC_HCA;
   std::uint32_t max_msg_bytes = 1U << 30U;
 
   ibv_device** get_device_list(int* count) override;
@@ -88,6 +97,9 @@ class LoopVerbs final : public verbs::VerbsApi {
   int post_send(LoopQp& qp, ibv_send_wr* wr, ibv_send_wr** bad);
   int post_recv(LoopQp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
   void execute(LoopQp& qp);
+  /// Address of `bytes` bytes that the key allows this access to, or null.
+  std::byte* remote(std::uint32_t rkey, std::uint64_t address, std::uint64_t bytes, int access);
+  ibv_wc_status execute_one_sided(const LoopSend& send, std::uint32_t bytes);
   void flush(LoopQp& qp, ibv_wc_status first);
   void push(ibv_cq* cq, const ibv_wc& completion);
 
@@ -98,6 +110,8 @@ class LoopVerbs final : public verbs::VerbsApi {
   std::uint32_t next_key_ = 1;
   std::size_t live_ = 0;
   int refuse_posts_ = 0;
+  int refuse_silently_ = 0;
+  std::uint32_t reads_high_water_ = 0;
   std::uint64_t rnr_count_ = 0;
   std::uint64_t doorbells_ = 0;
   std::uint64_t cq_overruns_ = 0;

@@ -228,9 +228,9 @@ TEST(OperationTable, RandomRun_EachTicketCompletesOnceAndNoneIsReused) {
   std::deque<std::uint64_t> completed;
   std::set<std::uint64_t> seen;
   for (int i = 0; i < 50'000; ++i) {
-    switch (random.below(3)) {
+    switch (random.below(4)) {
       case 0: {
-        const std::uint32_t index = table.accept();
+        const std::uint32_t index = table.accept(Operation{});
         ASSERT_EQ(index == OperationTable::kNone, active.size() + completed.size() == 8);
         if (index == OperationTable::kNone) break;
         ASSERT_TRUE(seen.insert(table.ticket_of(index).value).second);
@@ -246,6 +246,29 @@ TEST(OperationTable, RandomRun_EachTicketCompletesOnceAndNoneIsReused) {
         active.erase(active.begin() + static_cast<std::ptrdiff_t>(which));
         break;
       }
+      case 2: {  // any ticket that ever was: taken, waiting, under way
+        if (seen.empty()) break;
+        const auto which = std::next(
+            seen.begin(),
+            static_cast<std::ptrdiff_t>(random.below(std::min<std::size_t>(seen.size(), 40))));
+        const std::uint64_t value = random.below(2) == 0 || completed.empty()
+                                        ? *which
+                                        : completed[random.below(completed.size())];
+        Completion completion;
+        const StatusCode code = table.take(Ticket{value}, completion).code();
+        const auto waiting = std::find(completed.begin(), completed.end(), value);
+        if (waiting != completed.end()) {
+          ASSERT_EQ(code, StatusCode::kOk);
+          ASSERT_EQ(completion.ticket.value, value);
+          completed.erase(waiting);
+        } else {
+          const bool running = std::any_of(active.begin(), active.end(), [&](std::uint32_t index) {
+            return table.ticket_of(index).value == value;
+          });
+          ASSERT_EQ(code, running ? StatusCode::kWouldBlock : StatusCode::kNotFound);
+        }
+        break;
+      }
       default: {
         Completion completion;
         ASSERT_EQ(table.poll(completion), !completed.empty());
@@ -256,6 +279,62 @@ TEST(OperationTable, RandomRun_EachTicketCompletesOnceAndNoneIsReused) {
     }
     ASSERT_EQ(table.active_count(), active.size());
   }
+}
+
+TEST(OperationTable, TakeOfUnknownTickets_IsNotFound) {
+  OperationTable table(4);
+  Completion completion;
+  EXPECT_EQ(table.take(Ticket{0}, completion).code(), StatusCode::kNotFound);
+  EXPECT_EQ(table.take(Ticket{UINT64_MAX}, completion).code(), StatusCode::kNotFound);
+  EXPECT_EQ(table.take(Ticket{(1ULL << 32U) | 4}, completion).code(), StatusCode::kNotFound);
+  EXPECT_EQ(table.take(Ticket{(1ULL << 32U) | 3}, completion).code(), StatusCode::kNotFound);
+}
+
+// Requirement: 25
+TEST(OperationTable, Fences_HoldExactlyWhatCameAfterThemUntilEarlierFetchesEnded) {
+  Random random(11);
+  OperationTable table(6);
+  struct Entry {
+    std::uint32_t index;
+    bool fetch;
+    std::uint64_t order;
+  };
+  std::vector<Entry> active;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> fence_before;  // index, order of its fence
+  std::uint64_t order = 0, newest_fence = 0;
+  Completion completion;
+  std::uint64_t held = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    ++order;
+    const std::uint64_t dice = random.below(5);
+    if (dice == 0) {
+      table.fence();
+      newest_fence = order;
+    } else if (dice <= 2) {
+      Operation operation;
+      const bool fetch = random.below(2) == 0;
+      operation.kind = fetch ? OperationKind::kGet : OperationKind::kPut;
+      const std::uint32_t index = table.accept(operation);
+      if (index == OperationTable::kNone) continue;
+      active.push_back({index, fetch, order});
+      fence_before.emplace_back(index, newest_fence);
+    } else if (!active.empty()) {
+      const std::size_t which = random.below(active.size());
+      if (!table.may_begin(table.at(active[which].index))) continue;
+      table.complete(active[which].index);
+      ASSERT_TRUE(table.poll(completion));
+      active.erase(active.begin() + static_cast<std::ptrdiff_t>(which));
+      fence_before.erase(fence_before.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+    for (const auto& [index, fence] : fence_before) {
+      const bool free = std::none_of(active.begin(), active.end(), [&](const Entry& other) {
+        return other.fetch && other.order < fence;
+      });
+      ASSERT_EQ(table.may_begin(table.at(index)), free) << "step " << i;
+      held += free ? 0 : 1;
+    }
+  }
+  EXPECT_GT(held, 1000U);
 }
 
 }  // namespace

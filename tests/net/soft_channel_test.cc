@@ -177,5 +177,72 @@ TEST(SoftDevice, MtuOutsideTheFive_IsAnInvalidArgumentThatIsNamed) {
   EXPECT_NE(why.find("1000"), std::string::npos) << why;
 }
 
+// The peer's program does nothing: its device answers gets and atomics alone.
+TEST_F(SoftChannel, GetsAtomicsAndFence_NeedNothingFromThePeersProgram) {
+  constexpr std::uint64_t kBytes = (2U << 20U) + 7;
+  Memory there = std::move(
+      *right_device->allocate(kBytes, MemoryAccess::kRemoteRead | MemoryAccess::kRemoteAtomic));
+  Memory here = std::move(*left_device->allocate(kBytes, MemoryAccess::kLocal));
+  Memory old = std::move(*left_device->allocate(16, MemoryAccess::kLocal));
+  Random random(3);
+  for (std::uint64_t k = 0; k < kBytes; ++k) {
+    there.data()[k] = static_cast<std::byte>(random.next() & 0xFFU);
+  }
+  ChannelOptions options;
+  options.segment_bytes = 64U << 10U;
+  ChannelOptions exporting = options;
+  exporting.exports = {there.remote()};
+  join(options, exporting);
+  if (HasFatalFailure()) return;
+  const RemoteMemory remote = left->remote_memories()[0];
+  std::uint64_t first_word = 0;
+  std::memcpy(&first_word, there.data(), 8);
+
+  const Result<Ticket> get = left->get(here.range(0, kBytes), remote.range(0, kBytes));
+  ASSERT_TRUE(get);
+  ASSERT_TRUE(left->fence().ok());
+  const Result<Ticket> add = left->fetch_add(old.range(0, 8), remote.range(0, 8), 3);
+  ASSERT_TRUE(add);
+  ASSERT_TRUE(left->fence().ok());
+  const Result<Ticket> swap =
+      left->compare_swap(old.range(8, 8), remote.range(0, 8), first_word + 3, 99);
+  ASSERT_TRUE(swap);
+  // In any order: each wait takes its own completion.
+  for (const Ticket ticket : {*swap, *get, *add}) {
+    const Result<Completion> done = blocking::wait(*left, ticket, kDeadline);
+    ASSERT_TRUE(done) << done.error().to_string() << left->error().text;
+    EXPECT_TRUE(done->status.ok()) << left->error().text;
+    EXPECT_EQ(done->ticket, ticket);
+  }
+  EXPECT_EQ(blocking::wait(*left, *get, kDeadline).error().code(), StatusCode::kNotFound);
+  std::uint64_t words[2], last_word = 0;
+  std::memcpy(words, old.data(), 16);
+  std::memcpy(&last_word, there.data(), 8);
+  EXPECT_EQ(words[0], first_word);
+  EXPECT_EQ(words[1], first_word + 3);
+  EXPECT_EQ(last_word, 99U);
+  std::memcpy(there.data(), &first_word, 8);
+  EXPECT_EQ(std::memcmp(here.data(), there.data(), kBytes), 0) << "the get saw the later add";
+}
+
+// Requirement: 21
+TEST_F(SoftChannel, WaitForOneIndex_ThatTimesOut_LosesNothing) {
+  join(ChannelOptions{}, ChannelOptions{});
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(left->notify({3}));
+  ASSERT_TRUE(left->notify({4}));
+  ASSERT_TRUE(blocking::drain(*left, kDeadline).ok());
+  EXPECT_EQ(blocking::wait_notification(*right, NotifyIndex{5}, std::chrono::milliseconds(5))
+                .error()
+                .code(),
+            StatusCode::kTimeout);
+  const Result<Notification> four = blocking::wait_notification(*right, NotifyIndex{4}, kDeadline);
+  ASSERT_TRUE(four);
+  EXPECT_EQ(four->id, 4U);
+  const Result<Notification> three = blocking::wait_notification(*right, kDeadline);
+  ASSERT_TRUE(three);
+  EXPECT_EQ(three->id, 3U);
+}
+
 }  // namespace
 }  // namespace braid
