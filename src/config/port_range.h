@@ -1,5 +1,6 @@
 #pragma once
 
+#include <braid/config.h>
 #include <braid/result.h>
 
 #include <cstdint>
@@ -11,13 +12,6 @@
 namespace braid::config {
 
 inline constexpr std::size_t kMaxPortRanges = 64;
-
-/// Ports from first to last, both inclusive.
-struct PortRange {
-  std::uint16_t first = 0;
-  std::uint16_t last = 0;
-  friend constexpr bool operator==(const PortRange&, const PortRange&) noexcept = default;
-};
 
 /// Parses the ports that a listening socket may take: "auto", or `a,b-c`.
 ///

@@ -56,6 +56,11 @@ NumberRange retry_count_range(Profile profile) noexcept {
   return {1, 7, profile == Profile::kBraid ? 6U : 7U, 1, ""};
 }
 
+NumberRange connect_timeout_range(Profile profile) noexcept {
+  if (profile == Profile::kBraid) return {1, 7200, 10, 1, "s"};
+  return {120, 7200, 120, 1, "s"};
+}
+
 NumberRange ack_timeout_range(Profile profile) noexcept {
   switch (profile) {
     case Profile::kBraid: return {1, 31, 16, 1, ""};

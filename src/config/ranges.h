@@ -40,13 +40,15 @@ inline constexpr NumberRange kTrafficClass = {0, 255, 132, 4, ""};
 inline constexpr NumberRange kServiceLevel = {0, 7, 4, 1, ""};
 inline constexpr NumberRange kQpsPerConnection = {1, 32, 1, 1, ""};
 inline constexpr NumberRange kMultiQpThresholdKib = {1, 8192, 512, 1, "KiB"};
-inline constexpr NumberRange kConnectTimeoutS = {120, 7200, 120, 1, "s"};
 inline constexpr NumberRange kExecTimeoutS = {0, 2147483647, 1836, 1, "s"};
 inline constexpr NumberRange kBasePort = {1024, 65520, 60000, 1, ""};
 
 /// Retries of a queue pair: 1..7. Default 7; kBraid has 6, because rdma_rxe takes 7 for "without
 /// end" and would never notice a dead peer.
 [[nodiscard]] NumberRange retry_count_range(Profile profile) noexcept;
+/// Time that connecting may take, in seconds: 120..7200, default 120; kBraid has 1..7200, default
+/// 10.
+[[nodiscard]] NumberRange connect_timeout_range(Profile profile) noexcept;
 /// Exponent t of the acknowledgement timeout 4.096 us * 2^t; 0 in the result is "never".
 [[nodiscard]] NumberRange ack_timeout_range(Profile profile) noexcept;
 

@@ -1,7 +1,6 @@
 #include "config/soft_device_env.h"
 
 #include <charconv>
-#include <cstdlib>
 
 #include "config/parse_units.h"
 
@@ -211,12 +210,7 @@ Status load_soft_device_options(const Lookup& lookup, SoftDeviceOptions& out, st
 }
 
 Status load_soft_device_options(SoftDeviceOptions& out, std::string& error) {
-  const Lookup environment = [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  };
-  return load_soft_device_options(environment, out, error);
+  return load_soft_device_options(process_environment(), out, error);
 }
 
 }  // namespace braid::config

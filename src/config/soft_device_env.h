@@ -3,16 +3,13 @@
 #include <braid/soft_device.h>
 #include <braid/status.h>
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace braid::config {
+#include "config/environment.h"
 
-/// Looks up a variable by name; empty when it is not set.
-using Lookup = std::function<std::optional<std::string>(const char* name)>;
+namespace braid::config {
 
 /// Parses what a soft device's paths are to suffer.
 ///

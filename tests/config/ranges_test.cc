@@ -45,7 +45,7 @@ TEST(NumberRanges, OtherVariables_AtTheLimits_TakenOnePastRefused) {
     const char *below, *low, *high, *above;
   } cases[] = {{kQpsPerConnection, "0", "1", "32", "33"},
                {kMultiQpThresholdKib, "0", "1", "8192", "8193"},
-               {kConnectTimeoutS, "119", "120", "7200", "7201"},
+               {connect_timeout_range(Profile::kHcomm), "119", "120", "7200", "7201"},
                {kBasePort, "1023", "1024", "65520", "65521"}};
   for (const auto& each : cases) {
     EXPECT_FALSE(taken(each.range, each.below)) << each.below;
