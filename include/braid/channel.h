@@ -61,8 +61,28 @@ enum class ChannelState : std::uint8_t {
   kFailed,  // error() says why
 };
 
+/// What happened to a channel beside its operations.
+struct ChannelEvent {
+  enum class Kind : std::uint8_t {
+    kLaneDown,      // its queue pair failed, here or at the peer
+    kLaneReplayed,  // what it carried and the peer lacks goes over other lanes
+    kLaneUp,        // a new queue pair was tried and is in use
+    kControlDown,   // the control queue pair failed; the TCP connection stands in
+    kControlUp,
+  };
+  Kind kind = Kind::kLaneDown;
+  std::uint32_t lane = 0;        // of the kinds about a lane
+  std::uint32_t generation = 0;  // queue pairs that the lane has had before
+  Status status;                 // kLaneDown, kControlDown: the cause; ok = the peer said so
+  std::uint32_t segments = 0;    // kLaneReplayed
+  Duration duration{0};          // kLaneUp, kControlUp: since it went down
+};
+[[nodiscard]] const char* to_string(ChannelEvent::Kind kind) noexcept;
+
 struct LaneStats {
   std::uint32_t lane = 0;
+  bool up = true;                // false while its queue pair is being replaced
+  std::uint32_t generation = 0;  // queue pairs that it has had before
   std::uint32_t qpn = 0;
   std::uint32_t peer_qpn = 0;
   std::uint16_t source_port_requested = 0;  // 0 = none
@@ -74,7 +94,8 @@ struct LaneStats {
   std::uint64_t received_bytes = 0;
   std::uint64_t fetched_parts = 0;  // parts of gets, and atomics, that completed
   std::uint64_t fetched_bytes = 0;
-  Duration completion_time_sum{0};  // from post to completion, over completed_segments
+  std::uint64_t replayed_segments = 0;  // taken over by other lanes when this one failed
+  Duration completion_time_sum{0};      // from post to completion, over completed_segments
   std::uint64_t errors = 0;
 
   [[nodiscard]] Duration mean_completion_time() const noexcept {
@@ -85,6 +106,8 @@ struct LaneStats {
 };
 
 struct ChannelStats {
+  std::uint32_t control_qpn = 0;             // of the queue pair of control messages
+  bool control_up = true;                    // false while it is being replaced
   std::uint64_t duplicate_segments = 0;      // received twice and rejected
   std::uint64_t out_of_window_segments = 0;  // received outside the window and rejected
   std::uint64_t malformed_segments = 0;      // announced with an immediate that no peer sends
@@ -93,6 +116,10 @@ struct ChannelStats {
   std::uint64_t credit_stalls = 0;           // rounds in which no lane had credit and room
   std::uint64_t unknown_completions = 0;     // completions for work that is not under way
   std::uint64_t keepalives = 0;
+  std::uint64_t lane_failures = 0;    // queue pairs given up, the control queue pair's included
+  std::uint64_t lane_recoveries = 0;  // queue pairs put in their place and in use
+  std::uint64_t replayed_parts = 0;   // parts of gets taken over by other lanes
+  std::uint64_t events_dropped = 0;   // events that nobody polled in time
 };
 
 /// Why a channel failed, with both ends of what failed.
@@ -122,8 +149,11 @@ struct ChannelError {
 /// atomics go beside the puts and one another, on any lane and in any order; fence() and
 /// completions order them. A get sees a put of the same side only when it is issued after the put's
 /// completion.
-/// Failure: any error of a lane fails the channel as a whole; every accepted operation then
-/// completes once with the error.
+/// Failure: when a queue pair or its path dies, what it carried and the peer lacks goes over the
+/// other lanes, and it is replaced in the background; operations just take longer. An atomic that
+/// was on it ends with kUnknownOutcome: it was executed once or not at all. What cannot heal (a key
+/// or range that the peer does not allow, a peer that is gone, recovery_timeout) fails the channel
+/// as a whole; every accepted operation then completes once with the error.
 /// Thread: none; the owner serialises all calls on one channel. Different channels are
 /// independent.
 /// Owner: the channel keeps its device open. Local memory belongs to the channel from the call
@@ -194,6 +224,10 @@ class Channel {
   /// Takes the oldest notification with this index and leaves the others in their order; false
   /// when there is none. Cost: O(notifications waiting).
   [[nodiscard]] bool take_notification(NotifyIndex index, Notification& notification) noexcept;
+
+  /// Takes events, oldest first, at most events.size(); returns how many. 64 are kept; when they
+  /// are full the newest is dropped and counted.
+  [[nodiscard]] std::size_t poll_events(std::span<ChannelEvent> events) noexcept;
 
   /// True when no accepted operation is still under way; completions may be left to poll.
   [[nodiscard]] bool drained() const noexcept;

@@ -85,6 +85,20 @@ struct ChannelOptions {
   /// dies while this side only receives is not noticed. A dead peer is found after this plus
   /// about (retry_count + 1) ack timeouts.
   Duration keepalive_interval = std::chrono::seconds(1);
+  /// Whether the channel lives on when a queue pair fails: what it carried goes over the others,
+  /// and it is replaced. Default true. False: any failure of a queue pair fails the channel at
+  /// once, for callers that have a recovery of their own.
+  bool heal = true;
+  /// Time without any completion after which a lane that has work is given up, when the peer
+  /// answers elsewhere. Default 200 ms; 0 = never, then only the device's own limits count
+  /// (ack_timeout_exponent, retry_count). A lane gets eight times its own usual completion time
+  /// when that is longer, and 2 s for its first. Lower finds a dead path sooner, and takes stalls
+  /// for death.
+  Duration lane_timeout = std::chrono::milliseconds(200);
+  /// Time that operations wait while nothing gets through at all. Default 30 s; > 0. The channel
+  /// fails then, and every operation ends with the cause. Raise it to outlast longer outages.
+  Duration recovery_timeout = std::chrono::seconds(30);
+
   /// Time that a segment may stay without completion, whatever the device's own timers say.
   /// Default 30 s; 0 = no limit. The channel fails with kTimeout then.
   Duration segment_timeout = std::chrono::seconds(30);

@@ -24,7 +24,7 @@ enum class ConnectStage : std::uint8_t {
   kQpCreated,     // queues exist, receives are posted
   kDataExchange,  // queue pair numbers, PSNs, GIDs and regions were exchanged
   kQpModified,    // all queue pairs can send
-  kReady,         // both sides said so; nothing uses the TCP connection any more
+  kReady,         // both sides said so; the TCP connection is kept for repairs only
   kFailed,
 };
 

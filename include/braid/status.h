@@ -24,6 +24,7 @@ enum class StatusCode : std::uint8_t {
   kIo,                // 4 INTERNAL: a file or descriptor failed
   kProtocol,          // 12 ROCE_CONNECT: the peer sent what no peer of ours sends
   kAborted,           // 19 NETWORK: closed, flushed or cancelled before it completed
+  kUnknownOutcome,    // 19 NETWORK: a lane died, and nobody knows whether the atomic was executed
 };
 
 /// Where a status arose, which also says how to read its detail.

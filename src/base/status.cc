@@ -29,6 +29,11 @@ constexpr CodeText text_of(StatusCode code) noexcept {
     case StatusCode::kPermission: return {"permission", "raise the limit or the privilege", 1};
     case StatusCode::kIo: return {"io", "check the file and the space on its device", 4};
     case StatusCode::kProtocol: return {"protocol", "check what listens at that address", 12};
+    case StatusCode::kUnknownOutcome:
+      return {
+          "unknown_outcome",
+          "a lane died during an atomic and nobody knows whether it was executed; read the word",
+          19};
     case StatusCode::kAborted: return {"aborted", "the operation was cut short; repeat it", 19};
   }
   return {"unknown", "", 4};

@@ -7,29 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/exchange_stream.h"
 #include "bootstrap/messages.h"
 #include "bootstrap/socket.h"
 
 namespace braid::bootstrap {
 
-/// Frames over one TCP connection, without waiting.
+/// Frames over one TCP connection.
 ///
 /// Memory: at most one incoming frame (64 KiB) and the frames queued by send(), of which a
-/// handshake has three. Thread: none.
-class FrameStream {
+/// handshake has three and a channel at most twice ControlBudget::kReceives.
+class FrameStream final : public ExchangeStream {
  public:
   explicit FrameStream(Socket socket) noexcept : socket_(std::move(socket)) {}
 
-  /// Queues a frame; flush() and receive() send it.
-  void send(FrameType type, std::span<const std::byte> payload);
-  /// Sends what the socket takes. Ok when everything is out, kWouldBlock, or an error of Socket.
-  Status flush() noexcept;
+  void send(FrameType type, std::span<const std::byte> payload) override;
+  Status flush() noexcept override;
+  Status receive(FrameType& type, std::vector<std::byte>& payload) override;
+  [[nodiscard]] const std::string& why() const noexcept override { return why_; }
 
-  /// Takes the next whole frame. Ok, kWouldBlock, kAborted (the peer closed), kNetwork, or
-  /// kProtocol; why() then says what was wrong.
-  Status receive(FrameType& type, std::vector<std::byte>& payload);
-
-  [[nodiscard]] const std::string& why() const noexcept { return why_; }
   [[nodiscard]] Socket& socket() noexcept { return socket_; }
   [[nodiscard]] bool anything_received() const noexcept { return filled_ > 0; }
 

@@ -48,7 +48,7 @@ Status decode_header(std::span<const std::byte, kHeaderBytes> in, FrameHeader& h
     return Status(StatusCode::kProtocol);
   }
   if (type < static_cast<std::uint16_t>(FrameType::kCapabilities) ||
-      type > static_cast<std::uint16_t>(FrameType::kRefuse) ||
+      type > static_cast<std::uint16_t>(FrameType::kControl) ||
       header.payload_bytes > kMaxPayloadBytes) {
     why = "it sent a handshake message that does not exist";
     return Status(StatusCode::kProtocol);
@@ -147,6 +147,15 @@ Status decode(std::span<const std::byte> payload, Endpoints& message) {
   message.notify_ids.resize(ids);
   for (std::uint32_t& id : message.notify_ids) id = reader.u32();
   return reader.ok() && reader.rest() == 0 ? Status() : malformed;
+}
+
+std::string printable(std::span<const std::byte> text) {
+  std::string out;
+  for (const std::byte b : text.first(std::min(text.size(), kMaxReasonBytes))) {
+    const auto c = std::to_integer<unsigned char>(b);
+    out += c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '?';
+  }
+  return out;
 }
 
 Status compare(const Capabilities& ours, const Capabilities& theirs, std::string& why) {

@@ -24,8 +24,9 @@ inline constexpr std::size_t kMaxReasonBytes = 512;
 enum class FrameType : std::uint16_t {
   kCapabilities = 1,
   kEndpoints = 2,
-  kReady = 3,   // no payload: all queue pairs can send
-  kRefuse = 4,  // why the sender gives up
+  kReady = 3,    // no payload: all queue pairs can send
+  kRefuse = 4,   // why the sender gives up
+  kControl = 5,  // a control message of the channel, while its queue pair is down
 };
 
 struct FrameHeader {
@@ -73,6 +74,9 @@ struct Endpoints {
 /// `message` is then unspecified.
 Status decode(std::span<const std::byte> payload, Capabilities& message) noexcept;
 Status decode(std::span<const std::byte> payload, Endpoints& message);
+
+/// Text of a peer, for terminals and logs: only what prints, and not too much of it.
+[[nodiscard]] std::string printable(std::span<const std::byte> text);
 
 /// Compares what both sides declared. Both get the same arguments, so both fail alike. Ok, or
 /// kConnectionFailed with a sentence that has both numbers and the option to change.

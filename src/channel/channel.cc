@@ -6,6 +6,17 @@
 
 namespace braid {
 
+const char* to_string(ChannelEvent::Kind kind) noexcept {
+  switch (kind) {
+    case ChannelEvent::Kind::kLaneDown: return "lane_down";
+    case ChannelEvent::Kind::kLaneReplayed: return "lane_replayed";
+    case ChannelEvent::Kind::kLaneUp: return "lane_up";
+    case ChannelEvent::Kind::kControlDown: return "control_down";
+    case ChannelEvent::Kind::kControlUp: return "control_up";
+  }
+  return "unknown";
+}
+
 Channel::Channel(std::unique_ptr<ChannelCore> core) noexcept : core_(std::move(core)) {}
 Channel::~Channel() = default;
 Channel::Channel(Channel&&) noexcept = default;
@@ -43,6 +54,9 @@ std::size_t Channel::poll_completions(std::span<Completion> completions) noexcep
 }
 std::size_t Channel::poll_notifications(std::span<Notification> notifications) noexcept {
   return core_->poll_notifications(notifications);
+}
+std::size_t Channel::poll_events(std::span<ChannelEvent> events) noexcept {
+  return core_->poll_events(events);
 }
 bool Channel::drained() const noexcept { return core_->drained(); }
 void Channel::close() noexcept { core_->close(); }

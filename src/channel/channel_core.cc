@@ -11,7 +11,9 @@
 namespace braid {
 namespace {
 
-constexpr std::uint32_t kControlSendDepth = 16;  // control messages and one keepalive
+// Every unconfirmed control message, what was confirmed before its completion came, and a keepalive
+// or probe.
+constexpr std::uint32_t kControlSendDepth = 2 * channel::ControlBudget::kReceives;
 // READs and atomics of the peer that a QP answers at once. Devices keep a resource for each.
 constexpr int kMaxIncomingReads = 16;
 
@@ -53,13 +55,16 @@ channel::Receiver::Config receiver_config(const ChannelOptions& options,
 }  // namespace
 
 ChannelCore::ChannelCore(std::shared_ptr<DeviceCore> device, const ChannelOptions& options,
-                         const Agreed& agreed)
+                         const Agreed& agreed, std::uint64_t psn_seed)
     : device_(std::move(device)),
       options_(options),
       sender_(sender_config(options, agreed)),
       fetcher_(fetcher_config(options), sender_.operations()),
       receiver_(receiver_config(options, agreed)),
-      lanes_(std::make_unique<channel::Lane[]>(options.lanes)) {
+      lanes_(std::make_unique<channel::Lane[]>(options.lanes + 1)),
+      links_(std::make_unique<Link[]>(options.lanes + 1)),
+      random_(psn_seed),
+      events_(kEventCapacity) {
   options_.window_segments = agreed.window_segments;
 }
 
@@ -67,27 +72,26 @@ Result<std::unique_ptr<ChannelCore>> ChannelCore::create(std::shared_ptr<DeviceC
                                                          const ChannelOptions& options,
                                                          const Agreed& agreed,
                                                          std::uint64_t psn_seed, std::string& why) {
-  std::unique_ptr<ChannelCore> core(new ChannelCore(std::move(device), options, agreed));
+  std::unique_ptr<ChannelCore> core(new ChannelCore(std::move(device), options, agreed, psn_seed));
   Status status = core->create_control_buffer(why);
-  if (status.ok()) status = core->create_queues(psn_seed, why);
+  if (status.ok()) status = core->create_queues(why);
   if (!status.ok()) return status;
   return core;
 }
 
 ChannelCore::~ChannelCore() {
   verbs::VerbsApi& api = device_->api();
-  for (std::uint32_t i = 0; i < options_.lanes; ++i) {
+  for (std::uint32_t i = 0; i < link_count(); ++i) {
     if (lanes_[i].qp() != nullptr) api.destroy_qp(lanes_[i].qp());
   }
-  if (control_qp_ != nullptr) api.destroy_qp(control_qp_);
   if (send_cq_ != nullptr) api.destroy_cq(send_cq_);
   if (receive_cq_ != nullptr) api.destroy_cq(receive_cq_);
   if (control_mr_ != nullptr) api.dereg_mr(control_mr_);
 }
 
 Status ChannelCore::create_control_buffer(std::string& why) {
-  const std::size_t bytes =
-      (kControlSendSlots + channel::ControlBudget::kReceives) * channel::kControlSlotBytes;
+  // Slots of our messages, then those of the peer's.
+  const std::size_t bytes = 2 * channel::ControlBudget::kReceives * channel::kControlSlotBytes;
   control_buffer_ = std::make_unique<std::byte[]>(bytes);
   control_mr_ = device_->api().reg_mr_iova(device_->pd(), control_buffer_.get(), bytes,
                                            reinterpret_cast<std::uintptr_t>(control_buffer_.get()),
@@ -111,10 +115,10 @@ ibv_qp* ChannelCore::create_qp(std::uint32_t send_depth, std::uint32_t receive_d
   return device_->api().create_qp(device_->pd(), &init);
 }
 
-Status ChannelCore::create_queues(std::uint64_t psn_seed, std::string& why) {
+Status ChannelCore::create_queues(std::string& why) {
   verbs::VerbsApi& api = device_->api();
-  const std::uint32_t lane_sends = options_.lane_depth + options_.read_depth;
-  const std::uint32_t sends = options_.lanes * lane_sends + kControlSendDepth;
+  const std::uint32_t sends =
+      options_.lanes * (options_.lane_depth + options_.read_depth) + kControlSendDepth;
   const std::uint32_t receives =
       options_.lanes * options_.receive_depth + channel::ControlBudget::kReceives;
   send_cq_ = api.create_cq(device_->context(), static_cast<int>(sends), this, nullptr, 0);
@@ -128,48 +132,42 @@ Status ChannelCore::create_queues(std::uint64_t psn_seed, std::string& why) {
           ": lower lanes, lane_depth or receive_depth";
     return Status::from_verbs(StatusCode::kOutOfMemory, error);
   }
-  Random random(psn_seed);
-  auto make = [&](std::uint32_t send_depth, std::uint32_t receive_depth,
-                  bootstrap::QpAddress& address) -> ibv_qp* {
-    ibv_qp* qp = create_qp(send_depth, receive_depth);
-    if (qp == nullptr) return nullptr;
-    address = {qp->qp_num, static_cast<std::uint32_t>(random.next() & 0xFFFFFFU)};
-    return qp;
-  };
-  control_qp_ = make(kControlSendDepth, channel::ControlBudget::kReceives, control_address_);
-  bool made = control_qp_ != nullptr;
-  lane_addresses_.resize(options_.lanes);
-  for (std::uint32_t i = 0; made && i < options_.lanes; ++i) {
-    ibv_qp* qp = make(lane_sends, options_.receive_depth, lane_addresses_[i]);
-    made = qp != nullptr;
-    if (made) lanes_[i].bind(qp, i);
+  Status status;
+  for (std::uint32_t link = 0; status.ok() && link < link_count(); ++link) {
+    status = create_link(link, why);
+    if (status.ok() && link != control_link()) receiver_.reset_lane(link);
   }
-  if (!made) {
-    const int error = errno;
-    why = std::to_string(options_.lanes + 1) + " queue pairs cannot be made on " + device_->name() +
-          ": lower lanes or depths";
-    return Status::from_verbs(StatusCode::kOutOfMemory, error);
-  }
-  // Receives are posted before any QP can receive, so that the first segment finds one.
-  Status status = verbs::to_init(api, control_qp_, rc_options(-1));
-  int error = 0;
-  for (std::uint32_t i = 0; status.ok() && error == 0 && i < channel::ControlBudget::kReceives;
-       ++i) {
-    error = post_control_receive(i);
-  }
-  for (std::uint32_t i = 0; status.ok() && error == 0 && i < options_.lanes; ++i) {
-    status = verbs::to_init(api, lanes_[i].qp(), rc_options(static_cast<int>(i)));
-    if (status.ok()) error = lanes_[i].post_receives(options_.receive_depth);
-    if (status.ok() && error == 0) receiver_.on_reposted(i, options_.receive_depth);
-  }
-  if (error != 0) status = Status::from_verbs(StatusCode::kInternal, error);
-  if (!status.ok()) why = "the queue pairs cannot be prepared on " + device_->name();
-  // The peer knows these from the capabilities; they count as granted.
-  receiver_.on_granted();
   return status;
 }
 
-verbs::RcOptions ChannelCore::rc_options(int lane) const noexcept {
+Status ChannelCore::create_link(std::uint32_t link, std::string& why) {
+  const bool control = link == control_link();
+  channel::Lane& lane = lanes_[link];
+  const std::uint32_t receives =
+      control ? channel::ControlBudget::kReceives : options_.receive_depth;
+  ibv_qp* qp =
+      create_qp(control ? kControlSendDepth : options_.lane_depth + options_.read_depth, receives);
+  if (qp == nullptr) {
+    const int error = errno;
+    why = std::to_string(link_count()) + " queue pairs cannot be made on " + device_->name() +
+          ": lower lanes or depths";
+    return Status::from_verbs(StatusCode::kOutOfMemory, error);
+  }
+  links_[link].ours = {qp->qp_num, static_cast<std::uint32_t>(random_.next() & 0xFFFFFFU)};
+  lane.bind(qp, control ? channel::kControlLane : link, static_cast<std::uint8_t>(lane.tag() + 1U));
+  // Receives are posted before the QP can receive, so that the first segment finds one.
+  Status status = verbs::to_init(device_->api(), qp, rc_options(link));
+  int error = 0;
+  if (status.ok() && !control) error = lane.post_receives(receives);
+  for (std::uint32_t i = 0; status.ok() && error == 0 && control && i < receives; ++i) {
+    error = post_control_receive(i);
+  }
+  if (error != 0) status = Status::from_verbs(StatusCode::kInternal, error);
+  if (!status.ok()) why = "the queue pairs cannot be prepared on " + device_->name();
+  return status;
+}
+
+verbs::RcOptions ChannelCore::rc_options(std::uint32_t link) const noexcept {
   verbs::RcOptions out;
   out.port = device_->port();
   out.gid_index = device_->gid_index();
@@ -178,7 +176,7 @@ verbs::RcOptions ChannelCore::rc_options(int lane) const noexcept {
   out.hop_limit = options_.hop_limit;
   out.traffic_class = options_.traffic_class;
   out.service_level = options_.service_level;
-  out.source_port = lane < 0 ? std::uint16_t{0} : requested_port(static_cast<std::uint32_t>(lane));
+  out.source_port = link == control_link() ? std::uint16_t{0} : requested_port(link);
   out.timeout = options_.ack_timeout_exponent;
   out.retry_count = options_.retry_count;
   out.rnr_retry = options_.rnr_retry_count;
@@ -194,7 +192,9 @@ std::uint8_t ChannelCore::own_read_limit() const noexcept {
 
 std::uint16_t ChannelCore::requested_port(std::uint32_t lane) const noexcept {
   if (options_.source_ports.empty()) return 0;
-  return options_.source_ports[lane % options_.source_ports.size()];
+  // A queue pair that replaces another asks for the next port, so that it leaves the dead path.
+  const std::size_t index = lane + std::size_t{links_[lane].state.generation()};
+  return options_.source_ports[index % options_.source_ports.size()];
 }
 
 verbs::QpEndpoint ChannelCore::local_endpoint(const bootstrap::QpAddress& qp) const noexcept {
@@ -216,14 +216,14 @@ verbs::QpEndpoint ChannelCore::local_endpoint(const bootstrap::QpAddress& qp) co
 }
 
 bootstrap::Endpoints ChannelCore::endpoints() const {
-  const verbs::QpEndpoint local = local_endpoint(control_address_);
+  const verbs::QpEndpoint local = local_endpoint(links_[control_link()].ours);
   bootstrap::Endpoints out;
   std::memcpy(out.gid.data(), local.gid.raw, out.gid.size());
   out.lid = local.lid;
   out.mtu_code = static_cast<std::uint8_t>(local.mtu);
   out.rd_atomic = local.rd_atomic;
-  out.control = control_address_;
-  out.lanes = lane_addresses_;
+  out.control = links_[control_link()].ours;
+  for (std::uint32_t i = 0; i < options_.lanes; ++i) out.lanes.push_back(links_[i].ours);
   out.exports = options_.exports;
   out.notify_ids = options_.notify_ids;
   return out;
@@ -240,50 +240,49 @@ Status ChannelCore::connect(const bootstrap::Endpoints& peer, std::string& why) 
   peer_endpoint_.mtu = static_cast<ibv_mtu>(peer.mtu_code);
   peer_endpoint_.rd_atomic = peer.rd_atomic;
   peer_address_ = verbs::gid_to_string(peer_endpoint_.gid);
-  peer_control_address_ = peer.control;
-  peer_addresses_ = peer.lanes;
+  for (std::uint32_t i = 0; i < options_.lanes; ++i) links_[i].theirs = peer.lanes[i];
+  links_[control_link()].theirs = peer.control;
   remote_memories_ = peer.exports;
   peer_notify_count_ = peer.notify_ids.empty() ? kMaxNotifyIndex
                                                : static_cast<std::uint32_t>(peer.notify_ids.size());
-  source_ports_.resize(options_.lanes);
-  options_.read_depth = verbs::negotiate_rd_atomic(rc_options(-1), peer_endpoint_);
+  source_ports_.resize(link_count());
+  options_.read_depth = verbs::negotiate_rd_atomic(rc_options(control_link()), peer_endpoint_);
   if (options_.read_depth > 0) fetcher_.limit_read_depth(options_.read_depth);
-  Status status = bring_up(control_qp_, -1, control_address_, peer.control, why);
-  for (std::uint32_t i = 0; status.ok() && i < options_.lanes; ++i) {
-    status = bring_up(lanes_[i].qp(), static_cast<int>(i), lane_addresses_[i], peer.lanes[i], why);
-    if (status.ok() && !sender_.handle_granted(i, sender_.peer_receive_depth())) {
-      status = Status(StatusCode::kInternal);
-    }
+  Status status;
+  for (std::uint32_t link = 0; status.ok() && link < link_count(); ++link) {
+    status = bring_up(link, why);
+    if (status.ok() && link != control_link()) sender_.renew_credits(link);
   }
-  const verbs::QpEndpoint local = local_endpoint(control_address_);
+  const verbs::QpEndpoint local = local_endpoint(links_[control_link()].ours);
   options_.path_mtu_bytes = verbs::mtu_bytes(verbs::negotiate_mtu(local, peer_endpoint_));
+  connected_ = status.ok();
   return status;
 }
 
-Status ChannelCore::bring_up(ibv_qp* qp, int lane, const bootstrap::QpAddress& local,
-                             const bootstrap::QpAddress& peer, std::string& why) {
+Status ChannelCore::bring_up(std::uint32_t link, std::string& why) {
   verbs::VerbsApi& api = device_->api();
-  const verbs::RcOptions options = rc_options(lane);
-  const verbs::QpEndpoint ours = local_endpoint(local);
+  ibv_qp* qp = lanes_[link].qp();
+  const verbs::RcOptions options = rc_options(link);
+  const verbs::QpEndpoint ours = local_endpoint(links_[link].ours);
   verbs::QpEndpoint theirs = peer_endpoint_;
-  theirs.qpn = peer.qpn;
-  theirs.psn = peer.psn;
+  theirs.qpn = links_[link].theirs.qpn;
+  theirs.psn = links_[link].theirs.psn;
   Status status = verbs::to_rtr(api, qp, options, ours, theirs);
   if (status.ok()) status = verbs::to_rts(api, qp, options, ours, theirs);
   if (!status.ok()) {
-    why = "queue pair " + std::to_string(local.qpn) + " on " + device_->name() + " " +
-          device_->address() + " cannot be connected to queue pair " + std::to_string(peer.qpn) +
+    why = "queue pair " + std::to_string(ours.qpn) + " on " + device_->name() + " " +
+          device_->address() + " cannot be connected to queue pair " + std::to_string(theirs.qpn) +
           " at " + peer_address_;
     return status;
   }
   const Result<verbs::SourcePortReport> report = verbs::request_source_port(api, qp, options);
   if (!report) {
-    why = "lane " + std::to_string(lane) + " cannot use UDP source port " +
+    why = "lane " + std::to_string(link) + " cannot use UDP source port " +
           std::to_string(options.source_port) + " on " + device_->address() +
           ": it is taken or forbidden, choose another (--sports, ChannelOptions::source_ports)";
     return report.error();
   }
-  if (lane >= 0) source_ports_[static_cast<std::size_t>(lane)] = *report;
+  source_ports_[link] = *report;
   return Status();
 }
 
@@ -293,9 +292,12 @@ LaneStats ChannelCore::lane_stats(std::uint32_t lane) const noexcept {
   const channel::LaneSendCounts& sent = sender_.lane_counts(lane);
   const channel::LaneReceiveCounts& received = receiver_.lane_counts(lane);
   out.lane = lane;
-  out.qpn = lane_addresses_[lane].qpn;
-  if (!peer_addresses_.empty()) {
-    out.peer_qpn = peer_addresses_[lane].qpn;
+  out.up = links_[lane].state.up();
+  out.generation = links_[lane].state.generation();
+  out.replayed_segments = sent.replayed_segments;
+  out.qpn = links_[lane].ours.qpn;
+  if (connected_) {
+    out.peer_qpn = links_[lane].theirs.qpn;
     out.source_port_requested = source_ports_[lane].requested;
     out.source_port_effective = source_ports_[lane].verified;
   }
@@ -318,6 +320,9 @@ ChannelStats ChannelCore::stats() const noexcept {
   out.out_of_window_segments = receiver_.counts().out_of_window;
   out.malformed_segments += receiver_.counts().malformed;
   out.reorder_high_water = receiver_.reorder_high_water();
+  out.control_qpn = links_[control_link()].ours.qpn;
+  out.control_up = links_[control_link()].state.up();
+  out.replayed_parts = fetcher_.replayed_parts();
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "channel/channel_core.h"
+#include "channel/completion_status.h"
 
 namespace braid {
 
@@ -115,7 +116,7 @@ Status ChannelCore::fence() noexcept {
 
 bool ChannelCore::progress(TimePoint now) noexcept {
   if (!clock_started_) {
-    last_proof_of_life_ = now;
+    last_proof_of_life_ = stalled_since_ = now;
     clock_started_ = true;
   }
   if (state_ == ChannelState::kFailed) return progress_failed(now);
@@ -123,6 +124,8 @@ bool ChannelCore::progress(TimePoint now) noexcept {
   bool moved = poll_sends(now);
   moved = poll_receives(now) || moved;
   receiver_.advance();
+  if (state_ == ChannelState::kOpen) moved = poll_stream(now) || moved;
+  if (links_down_ > 0 && state_ == ChannelState::kOpen) moved = advance_links(now) || moved;
   // Puts and fetches share the lanes' queues; who posts first changes from round to round.
   fetches_first_ = !fetches_first_;
   if (fetches_first_ && state_ == ChannelState::kOpen) moved = post_fetches(now) || moved;
@@ -146,23 +149,36 @@ bool ChannelCore::poll_sends(TimePoint now) noexcept {
 }
 
 void ChannelCore::handle_send(const ibv_wc& completion, TimePoint now) noexcept {
-  // Status first: with an error, only wr_id, qp_num and vendor_err mean anything.
-  const bool ok = completion.status == IBV_WC_SUCCESS;
-  if (ok) {
-    last_proof_of_life_ = now;
-  } else {
-    fail_completion(completion, now);
+  const std::uint32_t link = link_of(channel::lane_of(completion.wr_id));
+  if (link == link_count() || channel::tag_of(completion.wr_id) != lanes_[link].tag()) {
+    ++stats_.unknown_completions;
+    return;
   }
+  lanes_[link].on_send_taken();
+  // Status first: with an error, only wr_id, qp_num and vendor_err mean anything.
+  if (completion.status != IBV_WC_SUCCESS) {
+    handle_send_error(link, completion, now);
+    return;
+  }
+  last_proof_of_life_ = now;
   switch (channel::kind_of(completion.wr_id)) {
     case WorkKind::kSegment:
-    case WorkKind::kFetch: end_work(completion.wr_id, ok ? Status() : error_.status, now); break;
+    case WorkKind::kFetch: end_work(completion.wr_id, Status(), now); break;
+    default: handle_sent(link, completion, now);
+  }
+}
+
+void ChannelCore::handle_sent(std::uint32_t link, const ibv_wc& completion,
+                              TimePoint now) noexcept {
+  switch (channel::kind_of(completion.wr_id)) {
     case WorkKind::kControlSend:
       --control_sends_;
-      if (ok && close_sent_ && control_sends_ == 0) close_acknowledged_ = true;
+      control_sent_at_ = control_sends_ == 0 ? kNever : now;
+      if (close_sent_ && control_sends_ == 0) close_acknowledged_ = true;
       break;
     case WorkKind::kKeepalive: keepalive_under_way_ = false; break;
-    case WorkKind::kReceive:
-    case WorkKind::kControlReceive: ++stats_.unknown_completions; break;
+    case WorkKind::kProbe: links_[link].probe_back = true; break;
+    default: ++stats_.unknown_completions;
   }
 }
 
@@ -171,8 +187,9 @@ void ChannelCore::end_work(std::uint64_t wr_id, Status status, TimePoint now) no
   const std::uint32_t number = channel::number_of(wr_id);
   const bool known = channel::kind_of(wr_id) == WorkKind::kSegment
                          ? sender_.handle_completion(channel::Sequence(number), lane, status, now)
-                         : fetcher_.handle_completion(number, lane, status);
+                         : fetcher_.handle_completion(number, lane, status, now);
   if (!known) ++stats_.unknown_completions;
+  completed_any_ = completed_any_ || status.ok();
 }
 
 bool ChannelCore::poll_receives(TimePoint now) noexcept {
@@ -188,20 +205,23 @@ bool ChannelCore::poll_receives(TimePoint now) noexcept {
 }
 
 void ChannelCore::handle_receive(const ibv_wc& completion, TimePoint now) noexcept {
-  if (completion.status != IBV_WC_SUCCESS) {
-    fail_completion(completion, now);
-    return;
-  }
-  last_proof_of_life_ = now;
-  if (channel::kind_of(completion.wr_id) == WorkKind::kControlReceive) {
-    handle_control(channel::number_of(completion.wr_id), completion.byte_len, now);
-    return;
-  }
-  const std::uint32_t lane = channel::lane_of(completion.wr_id);
-  if (lane >= options_.lanes) {
+  const std::uint32_t link = link_of(channel::lane_of(completion.wr_id));
+  if (link == link_count() || channel::tag_of(completion.wr_id) != lanes_[link].tag()) {
     ++stats_.unknown_completions;
     return;
   }
+  lanes_[link].on_receive_taken();
+  if (completion.status != IBV_WC_SUCCESS) {
+    begin_recovery(link, Status::from_completion(completion.status), completion.vendor_err,
+                   channel::describe(completion.status), now);
+    return;
+  }
+  last_proof_of_life_ = now;
+  if (link == control_link()) {
+    handle_control(channel::number_of(completion.wr_id), completion.byte_len, now);
+    return;
+  }
+  const std::uint32_t lane = link;
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     receiver_.handle_segment(lane, channel::decode_imm(ntohl(completion.imm_data)),
                              completion.byte_len);
@@ -218,11 +238,13 @@ void ChannelCore::repost_receives(TimePoint now) noexcept {
     const std::uint32_t lane = repost_lanes_[i];
     const std::uint32_t count = repost_count_[lane];
     repost_count_[lane] = 0;
+    // Of a queue pair that is being given up nothing is posted again.
+    if (!links_[lane].state.receives()) continue;
     const int error = lanes_[lane].post_receives(count);
     if (error != 0) {
-      fail(Status::from_verbs(StatusCode::kInternal, error), static_cast<int>(lane), 0,
-           "a receive cannot be posted again", now);
-      break;
+      begin_recovery(lane, Status::from_verbs(StatusCode::kInternal, error), 0,
+                     "a receive cannot be posted again", now);
+      continue;
     }
     receiver_.on_reposted(lane, count);
   }
@@ -235,7 +257,9 @@ bool ChannelCore::post_segments(TimePoint now) noexcept {
   };
   // What a full queue held back goes first: sequences leave in their order per lane.
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].segments_staged() && !post_lane(lane)) return true;
+    if (lanes_[lane].segments_staged() && !post_lane(lane) && lanes_[lane].segments_staged()) {
+      return true;
+    }
   }
   channel::SegmentPost post;
   std::uint32_t count = 0;
@@ -249,7 +273,7 @@ bool ChannelCore::post_segments(TimePoint now) noexcept {
   if (sender_.blocked() == Sender::Blocked::kLanes) ++stats_.credit_stalls;
   if (count == 0) return false;
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].segments_staged() && !post_lane(lane)) break;
+    if (lanes_[lane].segments_staged()) (void)post_lane(lane);
   }
   return true;
 }
@@ -261,7 +285,9 @@ bool ChannelCore::post_fetches(TimePoint now) noexcept {
     return after_post(lane, lanes_[lane].post_fetches(), now);
   };
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].fetches_staged() && !post_lane(lane)) return true;
+    if (lanes_[lane].fetches_staged() && !post_lane(lane) && lanes_[lane].fetches_staged()) {
+      return true;
+    }
   }
   channel::FetchPost post;
   std::uint32_t count = 0;
@@ -273,17 +299,21 @@ bool ChannelCore::post_fetches(TimePoint now) noexcept {
   }
   if (count == 0) return false;
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].fetches_staged() && !post_lane(lane)) break;
+    if (lanes_[lane].fetches_staged()) (void)post_lane(lane);
   }
   return true;
 }
 
 bool ChannelCore::after_post(std::uint32_t lane, int error, TimePoint now) noexcept {
-  if (error != 0 && error != ENOMEM) {
-    fail(Status::from_verbs(StatusCode::kInternal, error), static_cast<int>(lane), 0,
-         "a work request cannot be posted", now);
+  if (error == 0) return true;
+  const Status status = Status::from_verbs(StatusCode::kInternal, error);
+  if (error == EPROTO) {
+    // Nobody knows what the device has, so nobody can say when it has given everything back.
+    fail(status, static_cast<int>(lane), 0, "a work request cannot be posted", now);
+  } else if (error != ENOMEM) {
+    begin_recovery(lane, status, 0, "a work request cannot be posted", now);
   }
-  return error == 0;
+  return false;
 }
 
 std::size_t ChannelCore::poll_completions(std::span<Completion> out) noexcept {

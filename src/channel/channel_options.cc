@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kMaxDepth = 8192;
 constexpr std::uint32_t kMaxReadDepth = 128;
 constexpr std::uint32_t kMaxTable = 65536;
-constexpr std::uint32_t kControlEntries = 64;  // of the control QP in each completion queue
+constexpr std::uint32_t kControlEntries = 96;  // of the control QP in each completion queue
 
 // Collects the first fault; later checks then do nothing.
 class Checker {
@@ -75,6 +75,8 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
   check.range("notify_ids", options.notify_ids.size(), 0, kMaxNotifyIndex);
   for (const std::uint16_t port : options.source_ports) check.range("source_ports", port, 1, 65535);
   check.that(options.connect_timeout > Duration(0), "connect_timeout", 0, "more than 0");
+  check.that(options.recovery_timeout > Duration(0), "recovery_timeout", 0, "more than 0");
+  check.that(options.lane_timeout >= Duration(0), "lane_timeout", 0, "0 or more");
   if (!check.status().ok()) return check.status();
 
   // Both depths shrink to what a QP holds and to their share of the largest completion queue, so

@@ -13,16 +13,6 @@ using bootstrap::FrameType;
 
 namespace {
 
-// Text of a peer goes to terminals and logs: only what prints, and not too much of it.
-std::string printable(std::span<const std::byte> text) {
-  std::string out;
-  for (const std::byte b : text.first(std::min(text.size(), bootstrap::kMaxReasonBytes))) {
-    const auto c = std::to_integer<unsigned char>(b);
-    out += c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '?';
-  }
-  return out;
-}
-
 std::uint64_t system_random() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
@@ -205,7 +195,7 @@ Status ConnectionImpl::await_ready() {
   const Status status = expect(FrameType::kReady, payload);
   if (!status.ok()) return status;
   stage_ = ConnectStage::kReady;
-  stream_.socket().close();
+  core_->keep_stream(std::make_unique<bootstrap::FrameStream>(std::move(stream_)));
   return Status();
 }
 
@@ -222,7 +212,7 @@ Status ConnectionImpl::expect(FrameType type, std::vector<std::byte>& payload) {
   }
   if (got == FrameType::kRefuse) {
     return fail(Status(StatusCode::kConnectionFailed),
-                "the peer " + peer_name_ + " refused: " + printable(payload));
+                "the peer " + peer_name_ + " refused: " + bootstrap::printable(payload));
   }
   if (got != type) {
     return fail(Status(StatusCode::kProtocol),

@@ -42,6 +42,8 @@ class ControlBudget {
     return true;
   }
 
+  [[nodiscard]] std::uint32_t sent() const noexcept { return sent_; }
+  [[nodiscard]] std::uint32_t confirmed() const noexcept { return confirmed_; }
   [[nodiscard]] std::uint32_t received() const noexcept { return received_; }
   [[nodiscard]] std::uint32_t unconfirmed() const noexcept { return sent_ - confirmed_; }
 

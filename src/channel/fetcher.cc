@@ -20,6 +20,7 @@ Fetcher::Fetcher(const Config& config, OperationTable& operations)
       operations_(operations),
       queue_(operations.capacity()),
       window_mask_(std::bit_ceil(config.lanes * config.read_depth * kWindowRounds) - 1),
+      replays_(window_mask_ + 1),
       records_(std::make_unique<Record[]>(window_mask_ + 1)) {
   assert(config.lanes >= 1 && config.lanes <= kMaxLanes && config.read_depth >= 1);
   for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
@@ -53,16 +54,48 @@ std::uint32_t Fetcher::pick() const noexcept {
   return kNoLane;
 }
 
-void Fetcher::give(std::uint32_t lane) noexcept {
+void Fetcher::give(std::uint32_t lane, TimePoint now) noexcept {
+  if (under_way_[lane] == 0) counts_[lane].progress_at = now;
   if (++under_way_[lane] == config_.read_depth) {
     room_[lane / 64] &= ~(std::uint64_t{1} << (lane % 64));
   }
   next_lane_ = lane + 1 == config_.lanes ? 0 : lane + 1;
 }
 
+void Fetcher::release(std::uint32_t lane) noexcept {
+  --under_way_[lane];
+  if (!suspended_[lane]) room_[lane / 64] |= std::uint64_t{1} << (lane % 64);
+}
+
+void Fetcher::fill(FetchPost& post, std::uint32_t number) noexcept {
+  const Record& record = records_[number & window_mask_];
+  const Operation& operation = operations_.at(record.operation);
+  post = {record.lane,
+          record.bytes,
+          number,
+          operation.kind,
+          operation.local_address + record.offset,
+          operation.remote_address + record.offset,
+          operation.operand,
+          operation.compare,
+          operation.lkey,
+          operation.rkey};
+}
+
 bool Fetcher::next(FetchPost& post, TimePoint now) noexcept {
-  for (;;) {
-    if (queue_.empty() || !failure_.ok()) return false;
+  while (failure_.ok() && !(queue_.empty() && replays_.empty())) {
+    const std::uint32_t lane = pick();
+    if (!replays_.empty()) {
+      if (lane == kNoLane) return false;
+      const std::uint32_t number = replays_.front();
+      replays_.pop();
+      Record& record = records_[number & window_mask_];
+      record.lane = lane;
+      record.posted_at = now;
+      fill(post, number);
+      give(lane, now);
+      return true;
+    }
     const std::uint32_t index = queue_.front();
     Operation& operation = operations_.at(index);
     if (!operations_.may_begin(operation)) return false;
@@ -72,21 +105,11 @@ bool Fetcher::next(FetchPost& post, TimePoint now) noexcept {
       finish_if_done(index);
       continue;
     }
-    const std::uint32_t lane = pick();
     if (lane == kNoLane || next_ - lowest_ > window_mask_) return false;
     const Segment part =
         plan_segment(operation.total_bytes, operation.next_offset, config_.segment_bytes);
-    post = {lane,
-            part.bytes,
-            next_,
-            operation.kind,
-            operation.local_address + part.offset,
-            operation.remote_address + part.offset,
-            operation.operand,
-            operation.compare,
-            operation.lkey,
-            operation.rkey};
-    records_[next_ & window_mask_] = {now, index, part.bytes, lane, true};
+    records_[next_ & window_mask_] = {now, part.offset, index, part.bytes, lane, true};
+    fill(post, next_);
     ++next_;
     ++operation.inflight_segments;
     operation.next_offset += part.bytes;
@@ -94,32 +117,89 @@ bool Fetcher::next(FetchPost& post, TimePoint now) noexcept {
       operation.planned = true;
       queue_.pop();
     }
-    give(lane);
+    give(lane, now);
     return true;
+  }
+  return false;
+}
+
+Fetcher::Record* Fetcher::find(std::uint32_t number, std::uint32_t lane) noexcept {
+  if (number - lowest_ >= next_ - lowest_) return nullptr;
+  Record& record = records_[number & window_mask_];
+  return record.under_way && record.lane == lane ? &record : nullptr;
+}
+
+void Fetcher::end(Record& record, Status status) noexcept {
+  record.under_way = false;
+  ++completed_;
+  Operation& operation = operations_.at(record.operation);
+  --operation.inflight_segments;
+  if (!status.ok() && operation.status.ok()) operation.status = status;
+  while (lowest_ != next_ && !records_[lowest_ & window_mask_].under_way) ++lowest_;
+  finish_if_done(record.operation);
+}
+
+bool Fetcher::handle_completion(std::uint32_t number, std::uint32_t lane, Status status,
+                                TimePoint now) noexcept {
+  Record* record = find(number, lane);
+  if (record == nullptr) return false;
+  release(lane);
+  LaneFetchCounts& counts = counts_[lane];
+  counts.progress_at = now;
+  if (status.ok()) {
+    ++counts.completed_parts;
+    counts.completed_bytes += record->bytes;
+  } else {
+    ++counts.errors;
+  }
+  end(*record, status);
+  return true;
+}
+
+void Fetcher::suspend(std::uint32_t lane) noexcept {
+  suspended_[lane] = true;
+  room_[lane / 64] &= ~(std::uint64_t{1} << (lane % 64));
+}
+
+void Fetcher::resume(std::uint32_t lane) noexcept {
+  assert(under_way_[lane] == 0);
+  suspended_[lane] = false;
+  room_[lane / 64] |= std::uint64_t{1} << (lane % 64);
+}
+
+bool Fetcher::take_back(std::uint32_t number, std::uint32_t lane) noexcept {
+  Record* record = find(number, lane);
+  if (record == nullptr) return false;
+  release(lane);
+  // Of no lane until it is yielded again, so that nothing else can end it.
+  record->lane = kNoLane;
+  ++replayed_parts_;
+  [[maybe_unused]] const bool pushed = replays_.push(number);
+  assert(pushed);
+  return true;
+}
+
+void Fetcher::fail_over(std::uint32_t lane) noexcept {
+  for (std::uint32_t number = lowest_; number != next_; ++number) {
+    Record& record = records_[number & window_mask_];
+    if (!record.under_way || record.lane != lane) continue;
+    if (operations_.at(record.operation).kind == OperationKind::kGet) {
+      [[maybe_unused]] const bool taken = take_back(number, lane);
+      assert(taken);
+      continue;
+    }
+    release(lane);
+    ++counts_[lane].errors;
+    end(record, Status(StatusCode::kUnknownOutcome));
   }
 }
 
-bool Fetcher::handle_completion(std::uint32_t number, std::uint32_t lane, Status status) noexcept {
-  if (number - lowest_ >= next_ - lowest_) return false;
-  Record& record = records_[number & window_mask_];
-  if (!record.under_way || record.lane != lane) return false;
-  record.under_way = false;
-  ++completed_;
-  --under_way_[lane];
-  room_[lane / 64] |= std::uint64_t{1} << (lane % 64);
-  LaneFetchCounts& counts = counts_[lane];
-  Operation& operation = operations_.at(record.operation);
-  --operation.inflight_segments;
-  if (status.ok()) {
-    ++counts.completed_parts;
-    counts.completed_bytes += record.bytes;
-  } else {
-    ++counts.errors;
-    if (operation.status.ok()) operation.status = status;
+void Fetcher::end_lane(std::uint32_t lane, Status status, TimePoint now) noexcept {
+  for (std::uint32_t number = lowest_; number != next_; ++number) {
+    if (find(number, lane) == nullptr) continue;
+    [[maybe_unused]] const bool ended = handle_completion(number, lane, status, now);
+    assert(ended);
   }
-  while (lowest_ != next_ && !records_[lowest_ & window_mask_].under_way) ++lowest_;
-  finish_if_done(record.operation);
-  return true;
 }
 
 void Fetcher::finish_if_done(std::uint32_t index) noexcept {
@@ -135,6 +215,10 @@ void Fetcher::finish_if_done(std::uint32_t index) noexcept {
 void Fetcher::fail(Status status) noexcept {
   if (!failure_.ok()) return;
   failure_ = status;
+  // What waits to be yielded again is with no device.
+  for (; !replays_.empty(); replays_.pop()) {
+    end(records_[replays_.front() & window_mask_], status);
+  }
   for (std::uint32_t i = 0; i < operations_.capacity(); ++i) {
     if (is_fetch(operations_.at(i).kind)) finish_if_done(i);
   }

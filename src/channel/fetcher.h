@@ -31,6 +31,7 @@ struct LaneFetchCounts {
   std::uint64_t completed_parts = 0;
   std::uint64_t completed_bytes = 0;
   std::uint64_t errors = 0;
+  TimePoint progress_at{};  // as of LaneSendCounts
 };
 
 /// Fetching half of a channel, without I/O: gets and atomics in, parts out, completions in.
@@ -61,8 +62,26 @@ class Fetcher {
   [[nodiscard]] bool next(FetchPost& post, TimePoint now) noexcept;
 
   /// The part with this number, on this lane, is done. False when no such part is under way.
-  [[nodiscard]] bool handle_completion(std::uint32_t number, std::uint32_t lane,
-                                       Status status) noexcept;
+  [[nodiscard]] bool handle_completion(std::uint32_t number, std::uint32_t lane, Status status,
+                                       TimePoint now) noexcept;
+
+  /// Gives no part to `lane` any more.
+  void suspend(std::uint32_t lane) noexcept;
+  /// A part that was yielded for `lane` and never posted: it is yielded again.
+  [[nodiscard]] bool take_back(std::uint32_t number, std::uint32_t lane) noexcept;
+  /// The lane died, and nothing of it can reach local memory any more: parts of gets are yielded
+  /// again; whether an atomic was executed nobody knows, so it ends with kUnknownOutcome.
+  void fail_over(std::uint32_t lane) noexcept;
+  /// Ends everything under way on `lane` with an error. After fail().
+  void end_lane(std::uint32_t lane, Status status, TimePoint now) noexcept;
+  /// `lane` is new: nothing under way.
+  void resume(std::uint32_t lane) noexcept;
+  /// Parts under way on `lane`.
+  [[nodiscard]] std::uint32_t outstanding(std::uint32_t lane) const noexcept {
+    return under_way_[lane];
+  }
+  /// Parts that were yielded again because their lane died.
+  [[nodiscard]] std::uint64_t replayed_parts() const noexcept { return replayed_parts_; }
 
   /// Nothing more is yielded; what has nothing under way ends now with `status`.
   void fail(Status status) noexcept;
@@ -84,6 +103,7 @@ class Fetcher {
 
   struct Record {
     TimePoint posted_at;
+    std::uint64_t offset = 0;
     std::uint32_t operation = 0;
     std::uint32_t bytes = 0;
     std::uint32_t lane = 0;
@@ -91,22 +111,29 @@ class Fetcher {
   };
 
   [[nodiscard]] std::uint32_t pick() const noexcept;
-  void give(std::uint32_t lane) noexcept;
+  void fill(FetchPost& post, std::uint32_t number) noexcept;
+  void give(std::uint32_t lane, TimePoint now) noexcept;
+  void release(std::uint32_t lane) noexcept;
+  [[nodiscard]] Record* find(std::uint32_t number, std::uint32_t lane) noexcept;
+  void end(Record& record, Status status) noexcept;
   void finish_if_done(std::uint32_t index) noexcept;
 
   Config config_;
   OperationTable& operations_;
   Ring<std::uint32_t> queue_;  // operations that are not fully planned, in order
   std::uint32_t window_mask_;
+  Ring<std::uint32_t> replays_;  // parts to be yielded again
   std::unique_ptr<Record[]> records_;
   // Counts of parts, mod 2^32; records of [lowest_, next_) are in use.
   std::uint32_t next_ = 0;
   std::uint32_t lowest_ = 0;
   std::uint32_t completed_ = 0;
+  std::uint64_t replayed_parts_ = 0;
   std::uint32_t next_lane_ = 0;
   std::array<std::uint64_t, kMaxLanes / 64> room_{};  // a bit for each lane that may take a part
   Status failure_;
   std::array<std::uint32_t, kMaxLanes> under_way_{};
+  std::array<bool, kMaxLanes> suspended_{};
   std::array<LaneFetchCounts, kMaxLanes> counts_{};
 };
 

@@ -56,6 +56,15 @@ class Receiver {
     // A quarter: the sender keeps three quarters to run on while the news travels.
     if (posted_[lane] - granted_[lane] >= (config_.receive_depth + 3) / 4) lane_grant_due_ = true;
   }
+  /// The queue pair of `lane` is new and has all its receives posted, and the peer knows.
+  void reset_lane(std::uint32_t lane) noexcept {
+    posted_[lane] = granted_[lane] = config_.receive_depth;
+  }
+  /// Whether the segment arrived, for a peer whose lane died before it heard. Meaningful only when
+  /// nothing of that lane can arrive any more.
+  [[nodiscard]] bool arrived(Sequence sequence) const noexcept {
+    return sequencer_.arrived(sequence);
+  }
   /// Receives posted on `lane` since the beginning, mod 2^32: what to grant.
   [[nodiscard]] std::uint32_t posted(std::uint32_t lane) const noexcept { return posted_[lane]; }
   [[nodiscard]] std::uint64_t delivered() const noexcept { return sequencer_.delivered(); }

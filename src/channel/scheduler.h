@@ -30,6 +30,15 @@ class Scheduler {
     return kNone;
   }
 
+  /// Passes over `lane` from now on, whatever room it has.
+  void suspend(std::uint32_t lane) noexcept { suspended_[lane] = true; }
+  void resume(std::uint32_t lane) noexcept { suspended_[lane] = false; }
+  /// The peer's receives on `lane` count anew, with `credits` of them posted.
+  void renew_credits(std::uint32_t lane, std::uint32_t credits) noexcept {
+    used_[lane] = 0;
+    granted_[lane] = credits;
+  }
+
   /// The segment was given to `lane`.
   void on_given(std::uint32_t lane) noexcept {
     ++outstanding_[lane];
@@ -61,13 +70,14 @@ class Scheduler {
 
  private:
   [[nodiscard]] bool has_room(std::uint32_t lane) const noexcept {
-    return outstanding_[lane] < lane_depth_ && granted_[lane] != used_[lane];
+    return outstanding_[lane] < lane_depth_ && granted_[lane] != used_[lane] && !suspended_[lane];
   }
 
   std::uint32_t lane_count_;
   std::uint32_t lane_depth_;
   std::uint32_t next_ = 0;
   std::array<std::uint32_t, kMaxLanes> outstanding_{};
+  std::array<bool, kMaxLanes> suspended_{};
   // Cumulative counts mod 2^32: one ledger for every segment, whatever becomes of it.
   std::array<std::uint32_t, kMaxLanes> granted_{};
   std::array<std::uint32_t, kMaxLanes> used_{};

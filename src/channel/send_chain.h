@@ -23,6 +23,7 @@ class SendChain {
                                    std::uint32_t lkey) noexcept;
   [[nodiscard]] bool full() const noexcept { return staged_ == kLength; }
   [[nodiscard]] bool any() const noexcept { return staged_ != 0; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return staged_; }
 
   /// Posts the chain. 0 when all of it was posted; ENOMEM when the queue was full, then the rest
   /// stays staged for the next call; any other errno is final. EPROTO: the device failed and did

@@ -11,6 +11,7 @@ Sender::Sender(const Config& config)
       scheduler_(config.lanes, config.lane_depth),
       operations_(config.operation_capacity),
       queue_(config.operation_capacity),
+      replays_(config.window),
       records_(std::make_unique<Record[]>(config.window)) {
   assert(std::has_single_bit(config.window) && config.window <= kMaxWindow);
   assert(config.lanes >= 1 && config.lanes <= kMaxLanes);
@@ -24,8 +25,32 @@ std::uint32_t Sender::accept(const Operation& operation) noexcept {
   return index;
 }
 
+void Sender::fill(SegmentPost& post, std::uint64_t number) noexcept {
+  const Record& record = record_of(number);
+  const Operation& operation = operations_.at(record.operation);
+  const bool last = record.offset + record.bytes == operation.total_bytes;
+  post.lane = record.lane;
+  post.bytes = record.bytes;
+  post.local_address = operation.local_address + record.offset;
+  post.remote_address = operation.remote_address + record.offset;
+  post.lkey = operation.lkey;
+  post.rkey = operation.rkey;
+  post.imm = {sequence_of(number), last ? operation.notify : std::uint8_t{0}, last};
+}
+
+void Sender::give(std::uint32_t lane, TimePoint now) noexcept {
+  if (scheduler_.outstanding(lane) == 0) counts_[lane].progress_at = now;
+  scheduler_.on_given(lane);
+  ++counts_[lane].posted_segments;
+}
+
 bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
-  if (queue_.empty() || !failure_.ok()) {
+  if (!failure_.ok()) {
+    blocked_ = Blocked::kIdle;
+    return false;
+  }
+  if (!replays_.empty()) return replay(post, now);
+  if (queue_.empty()) {
     blocked_ = Blocked::kIdle;
     return false;
   }
@@ -47,16 +72,8 @@ bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
   blocked_ = Blocked::kNothing;
   const Segment segment =
       plan_segment(operation.total_bytes, operation.next_offset, config_.segment_bytes);
-  post.lane = lane;
-  post.bytes = segment.bytes;
-  post.local_address = operation.local_address + segment.offset;
-  post.remote_address = operation.remote_address + segment.offset;
-  post.lkey = operation.lkey;
-  post.rkey = operation.rkey;
-  post.imm = {config_.first_sequence + static_cast<std::uint32_t>(next_ & Sequence::kMask),
-              segment.last ? operation.notify : std::uint8_t{0}, segment.last};
-
-  record_of(next_) = {now, index, segment.bytes, lane, true};
+  record_of(next_) = {now, segment.offset, index, segment.bytes, lane, true};
+  fill(post, next_);
   ++next_;
   ++inflight_;
   ++operation.inflight_segments;
@@ -65,40 +82,92 @@ bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
     operation.planned = true;
     queue_.pop();
   }
-  scheduler_.on_given(lane);
-  ++counts_[lane].posted_segments;
+  give(lane, now);
   return true;
+}
+
+bool Sender::replay(SegmentPost& post, TimePoint now) noexcept {
+  const std::uint32_t lane = scheduler_.pick();
+  if (lane == Scheduler::kNone) {
+    blocked_ = Blocked::kLanes;
+    return false;
+  }
+  blocked_ = Blocked::kNothing;
+  const std::uint64_t number = replays_.front();
+  replays_.pop();
+  Record& record = record_of(number);
+  record.lane = lane;
+  record.posted_at = now;
+  fill(post, number);
+  give(lane, now);
+  return true;
+}
+
+Sender::Record* Sender::find(Sequence sequence, std::uint32_t lane) noexcept {
+  // The window is far below 2^23, so the distance from the lowest names one count without doubt.
+  const std::int32_t distance = sequence - sequence_of(lowest_);
+  if (distance < 0) return nullptr;
+  const std::uint64_t number = lowest_ + static_cast<std::uint32_t>(distance);
+  if (number >= next_) return nullptr;
+  Record& record = record_of(number);
+  return record.under_way && record.lane == lane ? &record : nullptr;
 }
 
 bool Sender::handle_completion(Sequence sequence, std::uint32_t lane, Status status,
                                TimePoint now) noexcept {
-  // The window is far below 2^23, so the distance from the lowest names one count without doubt.
-  const Sequence lowest =
-      config_.first_sequence + static_cast<std::uint32_t>(lowest_ & Sequence::kMask);
-  const std::int32_t distance = sequence - lowest;
-  if (distance < 0) return false;
-  const std::uint64_t number = lowest_ + static_cast<std::uint32_t>(distance);
-  if (number >= next_) return false;
-  Record& record = record_of(number);
-  if (!record.under_way || record.lane != lane) return false;
-
-  record.under_way = false;
+  Record* record = find(sequence, lane);
+  if (record == nullptr) return false;
+  record->under_way = false;
   --inflight_;
   scheduler_.on_completed(lane);
   LaneSendCounts& counts = counts_[lane];
-  Operation& operation = operations_.at(record.operation);
+  counts.progress_at = now;
+  Operation& operation = operations_.at(record->operation);
   --operation.inflight_segments;
   if (status.ok()) {
     ++counts.completed_segments;
-    counts.completed_bytes += record.bytes;
-    counts.completion_time_sum += now - record.posted_at;
+    counts.completed_bytes += record->bytes;
+    counts.completion_time_sum += now - record->posted_at;
   } else {
     ++counts.errors;
     if (operation.status.ok()) operation.status = status;
   }
   while (lowest_ != next_ && !record_of(lowest_).under_way) ++lowest_;
-  finish_if_done(record.operation);
+  finish_if_done(record->operation);
   return true;
+}
+
+std::size_t Sender::under_way_on(std::uint32_t lane, std::span<Sequence> out) const noexcept {
+  std::size_t count = 0;
+  for (std::uint64_t number = lowest_; number != next_ && count < out.size(); ++number) {
+    const Record& record = records_[number & window_mask_];
+    if (record.under_way && record.lane == lane) out[count++] = sequence_of(number);
+  }
+  return count;
+}
+
+bool Sender::resolve(Sequence sequence, std::uint32_t lane, bool arrived, TimePoint now) noexcept {
+  if (arrived) return handle_completion(sequence, lane, Status(), now);
+  Record* record = find(sequence, lane);
+  if (record == nullptr) return false;
+  // Of no lane until it is yielded again, so that nothing else can end it.
+  record->lane = kNoLane;
+  scheduler_.on_completed(lane);
+  ++counts_[lane].replayed_segments;
+  const std::int32_t distance = sequence - sequence_of(lowest_);
+  [[maybe_unused]] const bool pushed =
+      replays_.push(lowest_ + static_cast<std::uint32_t>(distance));
+  assert(pushed);
+  return true;
+}
+
+void Sender::end_lane(std::uint32_t lane, Status status, TimePoint now) noexcept {
+  for (std::uint64_t number = lowest_; number != next_; ++number) {
+    const Record& record = record_of(number);
+    if (!record.under_way || record.lane != lane) continue;
+    [[maybe_unused]] const bool ended = handle_completion(sequence_of(number), lane, status, now);
+    assert(ended);
+  }
 }
 
 void Sender::finish_if_done(std::uint32_t index) noexcept {
@@ -125,6 +194,16 @@ bool Sender::handle_granted(std::uint32_t lane, std::uint32_t receives) noexcept
 void Sender::fail(Status status) noexcept {
   if (!failure_.ok()) return;
   failure_ = status;
+  // What waits to be yielded again is with no device.
+  for (; !replays_.empty(); replays_.pop()) {
+    Record& record = record_of(replays_.front());
+    record.under_way = false;
+    --inflight_;
+    Operation& operation = operations_.at(record.operation);
+    --operation.inflight_segments;
+    if (operation.status.ok()) operation.status = status;
+  }
+  while (lowest_ != next_ && !record_of(lowest_).under_way) ++lowest_;
   for (std::uint32_t i = 0; i < operations_.capacity(); ++i) {
     if (!is_fetch(operations_.at(i).kind)) finish_if_done(i);
   }

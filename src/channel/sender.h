@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/ring.h"
 #include "channel/imm.h"
@@ -33,6 +34,9 @@ struct LaneSendCounts {
   std::uint64_t completed_bytes = 0;
   Duration completion_time_sum{0};
   std::uint64_t errors = 0;
+  std::uint64_t replayed_segments = 0;  // taken over by other lanes
+  /// When the lane last completed a segment, or was given one while it had none.
+  TimePoint progress_at{};
 };
 
 /// Sending half of a channel, without I/O: operations in, segments out, completions in.
@@ -71,6 +75,25 @@ class Sender {
   [[nodiscard]] bool handle_completion(Sequence sequence, std::uint32_t lane, Status status,
                                        TimePoint now) noexcept;
 
+  /// Gives no segment to `lane` any more. What it has stays under way until resolve().
+  void suspend(std::uint32_t lane) noexcept { scheduler_.suspend(lane); }
+  /// Sequences under way on `lane`, at most out.size(), oldest first; how many. Cost: O(window).
+  [[nodiscard]] std::size_t under_way_on(std::uint32_t lane,
+                                         std::span<Sequence> out) const noexcept;
+  /// What became of a segment whose lane died before it completed: it arrived, then it is done, or
+  /// it did not and never will, then it is yielded again with the same sequence, before anything
+  /// new. False when no such segment is under way there.
+  [[nodiscard]] bool resolve(Sequence sequence, std::uint32_t lane, bool arrived,
+                             TimePoint now) noexcept;
+  /// Ends everything under way on `lane` with an error. After fail().
+  void end_lane(std::uint32_t lane, Status status, TimePoint now) noexcept;
+  /// The queue pair of `lane` is new, and the peer has posted all receives on its own.
+  void renew_credits(std::uint32_t lane) noexcept {
+    scheduler_.renew_credits(lane, config_.peer_receive_depth);
+  }
+  /// `lane` may be given segments again. Only with nothing under way on it.
+  void resume(std::uint32_t lane) noexcept { scheduler_.resume(lane); }
+
   /// The receiver has delivered `total` sequences and posted `receives` receives on `lane`. False
   /// when a peer cannot truthfully say so.
   [[nodiscard]] bool handle_delivered(std::uint64_t total) noexcept;
@@ -97,8 +120,11 @@ class Sender {
   [[nodiscard]] TimePoint oldest_post_time() const noexcept;
 
  private:
+  static constexpr std::uint32_t kNoLane = UINT32_MAX;
+
   struct Record {
     TimePoint posted_at;
+    std::uint64_t offset = 0;
     std::uint32_t operation = 0;
     std::uint32_t bytes = 0;
     std::uint32_t lane = 0;
@@ -108,13 +134,22 @@ class Sender {
   [[nodiscard]] Record& record_of(std::uint64_t number) noexcept {
     return records_[number & window_mask_];
   }
+  [[nodiscard]] Sequence sequence_of(std::uint64_t number) const noexcept {
+    return config_.first_sequence + static_cast<std::uint32_t>(number & Sequence::kMask);
+  }
+  /// Record under way with this sequence on this lane, or null.
+  [[nodiscard]] Record* find(Sequence sequence, std::uint32_t lane) noexcept;
+  void fill(SegmentPost& post, std::uint64_t number) noexcept;
+  void give(std::uint32_t lane, TimePoint now) noexcept;
+  bool replay(SegmentPost& post, TimePoint now) noexcept;
   void finish_if_done(std::uint32_t index) noexcept;
 
   Config config_;
   std::uint32_t window_mask_;
   Scheduler scheduler_;
   OperationTable operations_;
-  Ring<std::uint32_t> queue_;  // operations that are not fully planned, in order
+  Ring<std::uint32_t> queue_;    // operations that are not fully planned, in order
+  Ring<std::uint64_t> replays_;  // segments to be yielded again
   std::unique_ptr<Record[]> records_;
   // 64-bit counts of sequences; the 24-bit sequence is first_sequence + count.
   std::uint64_t next_ = 0;

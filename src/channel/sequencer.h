@@ -42,6 +42,14 @@ class Sequencer {
     return Verdict::kAccepted;
   }
 
+  /// True when the sequence has arrived, whether or not it was delivered.
+  [[nodiscard]] bool arrived(Sequence sequence) const noexcept {
+    const std::int32_t distance = sequence - head_;
+    if (distance < 0) return true;
+    if (distance > static_cast<std::int32_t>(mask_)) return false;
+    return (slots_[sequence.value() & mask_] & kArrived) != 0;
+  }
+
   /// True when the oldest sequence that was not delivered has arrived.
   [[nodiscard]] bool head_arrived() const noexcept { return (head_slot() & kArrived) != 0; }
   /// Notify index of that sequence, 0 = none. Only when head_arrived().

@@ -22,7 +22,7 @@ constexpr std::array<StatusCode, 14> kAllCodes = {
     StatusCode::kOutOfMemory, StatusCode::kInternal,   StatusCode::kNotSupported,
     StatusCode::kNotFound,    StatusCode::kTimeout,    StatusCode::kConnectionFailed,
     StatusCode::kNetwork,     StatusCode::kPermission, StatusCode::kIo,
-    StatusCode::kProtocol,    StatusCode::kAborted};
+    StatusCode::kProtocol,    StatusCode::kAborted,    StatusCode::kUnknownOutcome};
 
 TEST(Status, Default_IsOk) {
   EXPECT_TRUE(Status().ok());

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "channel/channel_core.h"
 #include "channel/loop_verbs.h"
+#include "channel/memory_stream.h"
 
 namespace braid::test {
 
@@ -48,6 +49,10 @@ class ChannelBed : public testing::Test {
     ASSERT_TRUE(two) << why;
     ASSERT_TRUE((*one)->connect((*two)->endpoints(), why).ok()) << why;
     ASSERT_TRUE((*two)->connect((*one)->endpoints(), why).ok()) << why;
+    if (with_streams) {
+      (*one)->keep_stream(std::make_unique<MemoryStream>(to_b, to_a));
+      (*two)->keep_stream(std::make_unique<MemoryStream>(to_a, to_b));
+    }
     a = std::make_unique<Channel>(std::move(*one));
     b = std::make_unique<Channel>(std::move(*two));
   }
@@ -85,6 +90,10 @@ class ChannelBed : public testing::Test {
   std::unique_ptr<Channel> a, b;
   TimePoint now{};
   channel::Sequence first_sequence{};
+  /// The channels keep a stream of their exchange, and these are its two ways.
+  bool with_streams = true;
+  std::shared_ptr<MemoryStream::Way> to_a = std::make_shared<MemoryStream::Way>();
+  std::shared_ptr<MemoryStream::Way> to_b = std::make_shared<MemoryStream::Way>();
 };
 
 }  // namespace braid::test

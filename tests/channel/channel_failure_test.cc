@@ -18,6 +18,7 @@ TEST_F(ChannelFailure, LaneBreaks_EveryOperationEndsOnceAndTheErrorNamesBothEnds
   options.segment_bytes = 4096;
   options.exports = {target.remote()};
   options.source_ports = {50001, 50002};
+  options.heal = false;
   join(options);
   std::vector<std::uint64_t> tickets;
   for (int i = 0; i < 10; ++i) {
@@ -55,7 +56,9 @@ TEST_F(ChannelFailure, LaneBreaks_EveryOperationEndsOnceAndTheErrorNamesBothEnds
 }
 
 TEST_F(ChannelFailure, SegmentsThatAFullQueueHeldBack_EndWithTheirOperationAtOnce) {
-  join(ChannelOptions{});
+  ChannelOptions options;
+  options.heal = false;
+  join(options);
   verbs.refuse_posts(1000);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(a->notify({1}));
   a->progress(now);

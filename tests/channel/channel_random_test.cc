@@ -1,6 +1,7 @@
 // Puts in both directions at once, with every order of calls and deliveries that chance brings.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -48,10 +49,63 @@ struct Direction {
   }
 };
 
-class ChannelRandom : public test::ChannelBed, public testing::WithParamInterface<std::uint64_t> {};
+/// What may go wrong meanwhile.
+struct Faults {
+  std::uint32_t break_one_in = 0;  // steps; 0 = never
+  int count = 0;                   // then all is well
+  bool lose = false;               // queue pairs that break may have swallowed completions before
+};
 
-TEST_P(ChannelRandom, PutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
-  const std::uint64_t seed = GetParam();
+class ChannelRandom : public test::ChannelBed, public testing::WithParamInterface<std::uint64_t> {
+ protected:
+  void run(std::uint64_t seed, const Faults& faults);
+  void misbehave(Random& random, const Faults& faults);
+  void end_silence() {
+    if (silent_qpn != 0) verbs.break_qp(silent_qpn, IBV_WC_RETRY_EXC_ERR);
+    silent_qpn = 0;
+  }
+  void close_both(Random& random);
+
+  std::uint32_t silent_qpn = 0;
+  int faults_so_far = 0;
+};
+
+void ChannelRandom::misbehave(Random& random, const Faults& faults) {
+  if (faults_so_far == faults.count) end_silence();
+  if (faults_so_far == faults.count || random.below(faults.break_one_in) != 0) return;
+  ++faults_so_far;
+  if (random.below(3) == 0) end_silence();
+  const std::uint32_t qpn = verbs.random_qpn(random);
+  if (qpn == 0) return;
+  switch (random.below(4)) {
+    case 0:  // silent for a while; then the device finds out
+      end_silence();
+      verbs.hold(qpn, true);
+      silent_qpn = qpn;
+      return;
+    case 1:
+      if (faults.lose) verbs.lose_completions(qpn);
+      return;
+    case 2: verbs.refuse_qps(static_cast<int>(random.below(3))); break;
+    default: break;
+  }
+  verbs.break_qp(qpn, random.below(2) == 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
+}
+
+void ChannelRandom::close_both(Random& random) {
+  Channel* both[2] = {a.get(), b.get()};
+  end_silence();
+  for (int i = 0; i < 200'000; ++i) {
+    Channel& channel = *both[random.below(2)];
+    now += std::chrono::microseconds(20);
+    if (random.below(10) == 0) channel.close();
+    channel.progress(now);
+    (void)verbs.deliver_one(random);
+    if (a->state() == ChannelState::kClosed && b->state() == ChannelState::kClosed) break;
+  }
+}
+
+void ChannelRandom::run(std::uint64_t seed, const Faults& faults) {
   open();
   Random random(seed);
   Memory& a_source = allocate(kBytes);
@@ -69,14 +123,18 @@ TEST_P(ChannelRandom, PutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
   left.lane_depth = 3;
   left.receive_depth = 5;
   right.receive_depth = 9;
+  left.segment_timeout = right.segment_timeout = Duration(0);
+  left.recovery_timeout = right.recovery_timeout = std::chrono::seconds(20);
   left.exports = {a_target.remote()};
   right.exports = {b_target.remote()};
   join(left, right);
   Direction ways[2] = {{a.get(), b.get(), &a_source, &b_target},
                        {b.get(), a.get(), &b_source, &a_target}};
-  for (int i = 0; i < 1'000'000 && !(ways[0].done() && ways[1].done()); ++i) {
+  const auto step = std::chrono::microseconds(faults.break_one_in == 0 ? 1 : 20);
+  for (int i = 0; i < 3'000'000 && !(ways[0].done() && ways[1].done()); ++i) {
     Direction& way = ways[random.below(2)];
-    now += std::chrono::microseconds(1);
+    now += step;
+    misbehave(random, faults);
     switch (random.below(5)) {
       case 0: way.put(random); break;
       case 1: way.from->progress(now); break;
@@ -88,16 +146,9 @@ TEST_P(ChannelRandom, PutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
     }
     if (HasFatalFailure()) return;
   }
-  ASSERT_TRUE(ways[0].done() && ways[1].done()) << a->error().text << b->error().text;
-  Channel* both[2] = {a.get(), b.get()};
-  for (int i = 0; i < 10'000; ++i) {
-    Channel& channel = *both[random.below(2)];
-    now += std::chrono::microseconds(1);
-    if (random.below(10) == 0) channel.close();
-    channel.progress(now);
-    (void)verbs.deliver_one(random);
-  }
-  for (Channel* channel : both) {
+  ASSERT_TRUE(ways[0].done() && ways[1].done()) << a->error().text << " / " << b->error().text;
+  close_both(random);
+  for (Channel* channel : {a.get(), b.get()}) {
     EXPECT_EQ(channel->state(), ChannelState::kClosed) << channel->error().text;
     EXPECT_LT(channel->stats().reorder_high_water, 16U);
     EXPECT_EQ(channel->stats().duplicate_segments, 0U);
@@ -105,7 +156,23 @@ TEST_P(ChannelRandom, PutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ChannelRandom, testing::Range<std::uint64_t>(0, 60));
+TEST_P(ChannelRandom, PutsBothWaysInAnyDeliveryOrder_BytesAndOrderHold) { run(GetParam(), {}); }
+
+TEST_P(ChannelRandom, QueuePairsBreakAllTheTime_BytesAndOrderHoldAndNothingArrivesTwice) {
+  run(GetParam(), {.break_one_in = 100, .count = 20});
+}
+
+TEST_P(ChannelRandom, DevicesThatLoseCompletions_BytesAndOrderHoldAndNothingArrivesTwice) {
+  run(GetParam(), {.break_one_in = 100, .count = 5, .lose = true});
+}
+
+// BRAID_TEST_SEEDS=N in the environment runs the seeds below N.
+std::uint64_t seed_count() {
+  const char* wanted = std::getenv("BRAID_TEST_SEEDS");
+  return wanted == nullptr ? 60 : std::strtoull(wanted, nullptr, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ChannelRandom, testing::Range<std::uint64_t>(0, seed_count()));
 
 }  // namespace
 }  // namespace braid

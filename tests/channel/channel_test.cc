@@ -241,7 +241,7 @@ TEST_F(ChannelTest, Close_WaitsForWorkUnderWayAndEndsOnBothSides) {
 }
 
 TEST_F(ChannelTest, CompletionQueueSmallerThanAsked_LowersTheDepths) {
-  verbs.max_cqe = 64 + 4 * 5;
+  verbs.max_cqe = 96 + 4 * 5;
   verbs.max_msg_bytes = 5000;
   open();
   ChannelOptions options;

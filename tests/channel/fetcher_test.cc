@@ -42,8 +42,8 @@ std::vector<Span> parts_of(Fetcher& fetcher, OperationTable& table, const Operat
       under_way.push_back(post);
     }
     if (under_way.empty()) break;
-    EXPECT_TRUE(
-        fetcher.handle_completion(under_way.front().number, under_way.front().lane, Status()));
+    EXPECT_TRUE(fetcher.handle_completion(under_way.front().number, under_way.front().lane,
+                                          Status(), kStart));
     under_way.pop_front();
   }
   Completion completion;
@@ -89,7 +89,7 @@ TEST(Fetcher, EachLane_HoldsReadDepthAndNotOneMore) {
     EXPECT_EQ(count.size(), lanes);
     for (const auto& [lane, held] : count) EXPECT_EQ(held, 3U) << "lane " << lane;
     // The lane that finishes one takes the next.
-    ASSERT_TRUE(fetcher.handle_completion(0, 0, Status()));
+    ASSERT_TRUE(fetcher.handle_completion(0, 0, Status(), kStart));
     ASSERT_TRUE(fetcher.next(post, kStart));
     EXPECT_EQ(post.lane, 0U);
     EXPECT_FALSE(fetcher.next(post, kStart));
@@ -99,15 +99,18 @@ TEST(Fetcher, EachLane_HoldsReadDepthAndNotOneMore) {
 TEST(Fetcher, CompletionsOfNothingUnderWay_ChangeNothing) {
   OperationTable table(2);
   Fetcher fetcher({2, 2, 128}, table);
-  EXPECT_FALSE(fetcher.handle_completion(0, 0, Status()));
+  EXPECT_FALSE(fetcher.handle_completion(0, 0, Status(), kStart));
   ASSERT_NE(fetcher.accept(get_of(256, 0, 0)), OperationTable::kNone);
   FetchPost post;
   ASSERT_TRUE(fetcher.next(post, kStart));
-  EXPECT_FALSE(fetcher.handle_completion(post.number, post.lane + 1, Status())) << "other lane";
-  EXPECT_FALSE(fetcher.handle_completion(post.number + 1, post.lane, Status())) << "not yielded";
-  EXPECT_FALSE(fetcher.handle_completion(post.number - 1, post.lane, Status())) << "long past";
-  EXPECT_TRUE(fetcher.handle_completion(post.number, post.lane, Status()));
-  EXPECT_FALSE(fetcher.handle_completion(post.number, post.lane, Status())) << "twice";
+  EXPECT_FALSE(fetcher.handle_completion(post.number, post.lane + 1, Status(), kStart))
+      << "other lane";
+  EXPECT_FALSE(fetcher.handle_completion(post.number + 1, post.lane, Status(), kStart))
+      << "not yielded";
+  EXPECT_FALSE(fetcher.handle_completion(post.number - 1, post.lane, Status(), kStart))
+      << "long past";
+  EXPECT_TRUE(fetcher.handle_completion(post.number, post.lane, Status(), kStart));
+  EXPECT_FALSE(fetcher.handle_completion(post.number, post.lane, Status(), kStart)) << "twice";
 }
 
 // Everything at random against a model of what is under way.
@@ -142,7 +145,8 @@ TEST(Fetcher, RandomRun_EveryOperationEndsOnceWithTheBytesItAskedFor) {
           auto& lane = under_way[random.below(lanes)];
           if (lane.empty()) break;
           fetched += lane.front().bytes;
-          ASSERT_TRUE(fetcher.handle_completion(lane.front().number, lane.front().lane, Status()));
+          ASSERT_TRUE(
+              fetcher.handle_completion(lane.front().number, lane.front().lane, Status(), kStart));
           lane.pop_front();
           break;
         }
@@ -165,7 +169,7 @@ TEST(Fetcher, RandomRun_EveryOperationEndsOnceWithTheBytesItAskedFor) {
     EXPECT_FALSE(fetcher.next(post, kStart));
     for (auto& lane : under_way) {
       for (const FetchPost& part : lane) {
-        ASSERT_TRUE(fetcher.handle_completion(part.number, part.lane, gone));
+        ASSERT_TRUE(fetcher.handle_completion(part.number, part.lane, gone, kStart));
       }
     }
     Completion completion;

@@ -23,6 +23,7 @@ struct LoopQp : ibv_qp {
   LoopQp* peer = nullptr;
   std::uint32_t peer_qpn = 0;
   bool held = false;
+  bool loses_completions = false;
   std::uint16_t source_port = 0;
   std::uint32_t reads = 0;  // READs and atomics posted and not executed
 };
@@ -174,7 +175,9 @@ ibv_wc_status LoopVerbs::execute_one_sided(const LoopSend& send, std::uint32_t b
 void LoopVerbs::execute(LoopQp& qp) {
   const LoopSend& send = qp.sends.front();
   LoopQp* peer = qp.peer;
-  if (peer == nullptr || peer->state == IBV_QPS_ERR) return flush(qp, IBV_WC_RETRY_EXC_ERR);
+  const bool deaf = peer == nullptr || peer->state == IBV_QPS_ERR || peer->state == IBV_QPS_INIT ||
+                    peer->peer != &qp;
+  if (deaf || unplugged_) return flush(qp, IBV_WC_RETRY_EXC_ERR);
   const std::uint32_t bytes = send.wr.num_sge > 0 ? send.sge.length : 0;
   const bool is_write = send.wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (send.wr.opcode != IBV_WR_SEND) {
@@ -209,7 +212,7 @@ void LoopVerbs::execute(LoopQp& qp) {
   wc.qp_num = qp.qp_num;
   wc.opcode = completed_opcode(send.wr.opcode);
   if (is_fetch(send.wr.opcode)) --qp.reads;
-  push(qp.send_cq, wc);
+  if (!qp.loses_completions) push(qp.send_cq, wc);
   qp.sends.pop();
 }
 
@@ -234,8 +237,22 @@ std::size_t LoopVerbs::deliver_all() {
 
 void LoopVerbs::hold(std::uint32_t qpn, bool held) { qps_.at(qpn - kFirstQpn)->held = held; }
 
+std::uint32_t LoopVerbs::random_qpn(Random& random) const {
+  const std::size_t start = qps_.empty() ? 0 : random.below(qps_.size());
+  for (std::size_t i = 0; i < qps_.size(); ++i) {
+    const LoopQp* qp = qps_[(start + i) % qps_.size()];
+    if (qp != nullptr && qp->state == IBV_QPS_RTS) return qp->qp_num;
+  }
+  return 0;
+}
+
+void LoopVerbs::lose_completions(std::uint32_t qpn) {
+  qps_.at(qpn - kFirstQpn)->loses_completions = true;
+}
+
 void LoopVerbs::break_qp(std::uint32_t qpn, ibv_wc_status status) {
-  flush(*qps_.at(qpn - kFirstQpn), status);
+  LoopQp* qp = qps_.at(qpn - kFirstQpn);
+  if (qp != nullptr) flush(*qp, status);  // else it was replaced meanwhile
 }
 
 ibv_device** LoopVerbs::get_device_list(int* count) {
@@ -347,6 +364,11 @@ int LoopVerbs::destroy_cq(ibv_cq* cq) {
   return 0;
 }
 ibv_qp* LoopVerbs::create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (refuse_qps_ > 0) {
+    --refuse_qps_;
+    errno = ENOMEM;
+    return nullptr;
+  }
   auto* qp = new LoopQp{};
   qp->context = pd->context;
   qp->pd = pd;
@@ -368,7 +390,11 @@ int LoopVerbs::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     return 0;
   }
   own.state = attr->qp_state;
-  if (own.state == IBV_QPS_RTR) own.peer = qps_.at(own.peer_qpn - kFirstQpn);
+  if (own.state == IBV_QPS_RTR) {
+    // A peer that is not there, or not any more, is found out by sending to it.
+    const std::size_t index = own.peer_qpn - kFirstQpn;
+    own.peer = index < qps_.size() ? qps_[index] : nullptr;
+  }
   return 0;
 }
 int LoopVerbs::destroy_qp(ibv_qp* qp) {

@@ -35,6 +35,14 @@ class LoopVerbs final : public verbs::VerbsApi {
   void hold(std::uint32_t qpn, bool held);
   /// The QP goes to error: its oldest work ends with `status`, the rest is flushed.
   void break_qp(std::uint32_t qpn, ibv_wc_status status);
+  /// Completions of what this QP sends successfully are swallowed from now on.
+  void lose_completions(std::uint32_t qpn);
+  /// Nothing reaches any peer: every QP that sends ends with RETRY_EXC.
+  void unplug(bool unplugged) { unplugged_ = unplugged; }
+  /// A QP chosen at random among those that are connected, or 0 when there is none.
+  std::uint32_t random_qpn(Random& random) const;
+  /// The next `count` QPs cannot be made.
+  void refuse_qps(int count) { refuse_qps_ = count; }
   /// The next `count` posts of sends take only the first WR and say ENOMEM for the rest.
   void refuse_posts(int count) { refuse_posts_ = count; }
 
@@ -111,6 +119,8 @@ class LoopVerbs final : public verbs::VerbsApi {
   std::size_t live_ = 0;
   int refuse_posts_ = 0;
   int refuse_silently_ = 0;
+  int refuse_qps_ = 0;
+  bool unplugged_ = false;
   std::uint32_t reads_high_water_ = 0;
   std::uint64_t rnr_count_ = 0;
   std::uint64_t doorbells_ = 0;

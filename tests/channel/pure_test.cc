@@ -204,7 +204,7 @@ TEST(ControlMessage, RoundTrip_AndAnyOtherLength_IsRefused) {
   message.receives_posted[2] = UINT32_MAX;
   std::array<std::byte, kControlSlotBytes> buffer{};
   const std::size_t bytes = encode(message, buffer);
-  ASSERT_EQ(bytes, control_message_bytes(3));
+  ASSERT_EQ(bytes, 32U + 3 * 4);
   ControlMessage back;
   ASSERT_TRUE(decode(std::span(buffer).first(bytes), 3, back).ok());
   EXPECT_EQ(back.type, message.type);
@@ -219,6 +219,61 @@ TEST(ControlMessage, RoundTrip_AndAnyOtherLength_IsRefused) {
   EXPECT_FALSE(decode(std::span(buffer).first(bytes), 4, back).ok());
   buffer[2] = std::byte{9};
   EXPECT_FALSE(decode(std::span(buffer).first(bytes), 3, back).ok());
+}
+
+TEST(ControlMessage, NewsOfALane_ComeBackAsSentAndNothingElseIsAccepted) {
+  ControlMessage message;
+  message.lane_count = 2;
+  message.number = 0xFFFFFFFF;
+  message.news.generation = 7;
+  message.news.qpn = 0xFFFFFF;
+  message.news.psn = 0xABCDEF;
+  message.news.count = kQuerySegments;
+  for (std::uint32_t i = 0; i < kQuerySegments; ++i) message.news.sequences[i] = 0xFFFFFF - i;
+  message.news.arrived = 0x8000000000000001;
+  std::array<std::byte, kControlSlotBytes> buffer{};
+  for (const ControlType type : {ControlType::kLaneDown, ControlType::kLaneQuery,
+                                 ControlType::kLaneAnswer, ControlType::kLaneReady}) {
+    for (const std::uint32_t lane : {0U, 1U, 2U, kControlLane}) {
+      message.type = type;
+      message.news.lane = lane;
+      const std::size_t bytes = encode(message, buffer);
+      ControlMessage back;
+      const bool about_segments =
+          type == ControlType::kLaneQuery || type == ControlType::kLaneAnswer;
+      const bool possible = lane < 2 || (lane == kControlLane && !about_segments);
+      ASSERT_EQ(decode(std::span(buffer).first(bytes), 2, back).ok(), possible);
+      EXPECT_FALSE(decode(std::span(buffer).first(bytes - 1), 2, back).ok());
+      EXPECT_FALSE(decode(std::span(buffer).first(bytes + 1), 2, back).ok());
+      if (!possible) continue;
+      ASSERT_TRUE(decode(std::span(buffer).first(bytes), 2, back).ok());
+      EXPECT_EQ(back.number, message.number);
+      EXPECT_EQ(back.news.lane, lane);
+      EXPECT_EQ(back.news.generation, 7U);
+      if (type == ControlType::kLaneDown) {
+        EXPECT_EQ(back.news.qpn, message.news.qpn);
+        EXPECT_EQ(back.news.psn, message.news.psn);
+      }
+      if (type == ControlType::kLaneQuery) {
+        EXPECT_EQ(back.news.count, kQuerySegments);
+        EXPECT_EQ(back.news.sequences, message.news.sequences);
+      }
+      if (type == ControlType::kLaneAnswer) {
+        EXPECT_EQ(back.news.arrived, message.news.arrived);
+      }
+    }
+  }
+  // One segment too many, and a queue pair number that does not fit.
+  message.type = ControlType::kLaneQuery;
+  message.news.lane = 0;
+  std::size_t bytes = encode(message, buffer);
+  buffer[32 + 8 + 8 + 3] = std::byte{kQuerySegments + 1};
+  ControlMessage back;
+  EXPECT_FALSE(decode(std::span(buffer).first(bytes + 4), 2, back).ok());
+  message.type = ControlType::kLaneDown;
+  message.news.qpn = 0x1000000;
+  bytes = encode(message, buffer);
+  EXPECT_FALSE(decode(std::span(buffer).first(bytes), 2, back).ok());
 }
 
 TEST(OperationTable, RandomRun_EachTicketCompletesOnceAndNoneIsReused) {
