@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr std::array<StatusCode, 14> kAllCodes = {
+constexpr std::array<StatusCode, 15> kAllCodes = {
     StatusCode::kOk,          StatusCode::kWouldBlock, StatusCode::kInvalidArgument,
     StatusCode::kOutOfMemory, StatusCode::kInternal,   StatusCode::kNotSupported,
     StatusCode::kNotFound,    StatusCode::kTimeout,    StatusCode::kConnectionFailed,
