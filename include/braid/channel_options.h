@@ -62,11 +62,11 @@ struct ChannelOptions {
   std::uint32_t path_mtu_bytes = 0;
 
   /// Time without acknowledgement before packets are sent again: 4.096 us * 2^exponent.
-  /// Default 16 (268 ms); 1..31. Lower finds a dead path sooner; it must stay above the round-trip
-  /// time with full queues.
+  /// Default 16 (268 ms); 0..31, 0 = packets are never sent again. Lower finds a dead path sooner;
+  /// it must stay above the round-trip time with full queues.
   std::uint8_t ack_timeout_exponent = 16;
-  /// Times a packet is sent again before the lane fails. Default 6; 0..6 (7 means for ever on some
-  /// devices and is refused).
+  /// Times a packet is sent again before the lane fails. Default 6; 0..7. Some devices (rdma_rxe)
+  /// take 7 for "without end": a dead peer is then noticed by segment_timeout only.
   std::uint8_t retry_count = 6;
   /// Times a receiver that is not ready is asked again. Default 6; 0..6. Credits keep this from
   /// being used in healthy running.

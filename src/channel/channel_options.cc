@@ -65,8 +65,8 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
   check.range("notification_capacity", options.notification_capacity, 1, kMaxTable);
   check.that(is_mtu(options.path_mtu_bytes), "path_mtu_bytes", options.path_mtu_bytes,
              "0, 256, 512, 1024, 2048 or 4096");
-  check.range("ack_timeout_exponent", options.ack_timeout_exponent, 1, 31);
-  check.range("retry_count", options.retry_count, 0, 6);
+  check.range("ack_timeout_exponent", options.ack_timeout_exponent, 0, 31);
+  check.range("retry_count", options.retry_count, 0, 7);
   check.range("rnr_retry_count", options.rnr_retry_count, 0, 6);
   check.range("min_rnr_timer", options.min_rnr_timer, 0, 31);
   check.range("service_level", options.service_level, 0, 7);

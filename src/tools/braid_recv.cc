@@ -1,9 +1,11 @@
 // braid_recv [-o FILE] [--listen ADDR[:PORT]]: receives one file from braid_send.
 #include <braid/blocking.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tools/command_line.h"
 #include "tools/exit_code.h"
@@ -22,6 +24,25 @@ struct Arguments {
   double wait_s = 0;
 };
 
+/// Listens on the port that the text names; when it names none, on the first free one of `ports`,
+/// which may be empty.
+Result<Listener> listen(const std::string& text, const HostPort& address,
+                        const std::vector<PortRange>& ports, std::string& why) {
+  HostPort other;
+  const bool named =
+      parse_host_port(text, address.port == 1 ? 2 : 1, other) && other.port == address.port;
+  if (named || ports.empty()) return Listener::create(address.host, address.port, &why);
+  for (const PortRange& range : ports) {
+    for (std::uint32_t port = range.first; port <= range.last; ++port) {
+      Result<Listener> listener =
+          Listener::create(address.host, static_cast<std::uint16_t>(port), &why);
+      if (listener || listener.error().detail() != EADDRINUSE) return listener;
+    }
+  }
+  why += "; that was the last of the configured ports";
+  return Status::from_errno(StatusCode::kIo, EADDRINUSE);
+}
+
 MaybeFailure receive_file(const Arguments& arguments) {
   HostPort address;
   if (!parse_host_port(arguments.listen, kDefaultBootstrapPort, address)) {
@@ -30,18 +51,22 @@ MaybeFailure receive_file(const Arguments& arguments) {
   std::unique_ptr<Device> device;
   MaybeFailure failure = open_device(arguments.common, device);
   if (failure) return failure;
+  ChannelConfig config;
+  failure = configure("braid_recv", arguments.common, *device, "", 0, config);
+  if (failure) return failure;
+  if (arguments.common.print_config) return print_configuration(arguments.common, config);
   FileSession session;
   failure = session.prepare(*device);
   if (failure) return failure;
   Result<Memory> slots = device->allocate(FileReceiver::kSlotsBytes, MemoryAccess::kRemoteWrite);
   if (!slots) return Failure{kExitConnect, "no memory for slots: " + slots.error().to_string()};
   std::string why;
-  Result<Listener> listener = Listener::create(address.host, address.port, &why);
+  Result<Listener> listener = listen(arguments.listen, address, config.listen_ports, why);
   if (!listener) return Failure{kExitConnect, why};
   std::fprintf(stderr, "braid_recv: listening on %s port %u (device %s, %s)\n",
                address.host.empty() ? "every address" : address.host.c_str(), listener->port(),
                device->name().c_str(), device->address().c_str());
-  ChannelOptions options = channel_options(arguments.common, 0);
+  ChannelOptions& options = config.options;
   options.exports = {session.inbox(), slots->remote()};
   const auto wait =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.wait_s));

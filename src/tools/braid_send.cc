@@ -32,10 +32,14 @@ MaybeFailure send_file(const Arguments& arguments) {
   std::unique_ptr<Device> device;
   failure = open_device(arguments.common, device);
   if (failure) return failure;
+  ChannelConfig config;
+  failure = configure("braid_send", arguments.common, *device, peer.host, 4, config);
+  if (failure) return failure;
+  if (arguments.common.print_config) return print_configuration(arguments.common, config);
   FileSession session;
   failure = session.prepare(*device);
   if (failure) return failure;
-  ChannelOptions options = channel_options(arguments.common, 4);
+  ChannelOptions& options = config.options;
   options.exports = {session.inbox()};
   std::string why;
   Result<std::unique_ptr<Channel>> channel =

@@ -1,5 +1,7 @@
 #include "tools/command_line.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -11,6 +13,11 @@
 #include "tools/transfer_report.h"
 
 namespace braid::tools {
+namespace {
+
+constexpr double kDefaultTimeoutS = 20;
+
+}  // namespace
 
 bool parse_host_port(std::string_view text, std::uint16_t port, HostPort& out) {
   out.port = port;
@@ -54,9 +61,17 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
       ->capture_default_str();
   app.add_option("--depth", arguments.lane_depth, "Segments under way per lane at most")
       ->capture_default_str();
-  app.add_option("--tclass", arguments.traffic_class, "Traffic class; DSCP is its upper six bits")
-      ->check(CLI::Range(0, 255))
+  app.add_option("--tclass", arguments.traffic_class,
+                 "Traffic class, a multiple of 4; DSCP is a quarter of it");
+  app.add_option("--sl", arguments.service_level, "Service level, 0..7");
+  app.add_option("--retry", arguments.retry_count, "Times a packet is sent again, 1..7");
+  app.add_option("--ack-timeout", arguments.ack_timeout_exponent,
+                 "Time until a packet is sent again: this t in 4.096 us * 2^t");
+  app.add_option("--device-id", arguments.device_id,
+                 "Id that the device has in hcomm.cfg and in lists of source ports")
       ->capture_default_str();
+  app.add_flag("--print-config", arguments.print_config,
+               "Say what holds for the channel and where each value comes from, and end");
   app.add_option("--device", arguments.device,
                  "RDMA device by name, or \"soft\" for the user-space device")
       ->capture_default_str();
@@ -69,27 +84,54 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
       ->allow_extra_args(false);
   app.add_option("--seed", arguments.seed, "Seed of the impairments; 0 = from the system");
   app.add_option("--timeout", arguments.timeout_s,
-                 "Seconds without a sign of the peer before giving up")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str();
+                 "Seconds without a sign of the peer before giving up; default 20")
+      ->check(CLI::Range(0.1, 86400.0));
   app.add_flag("--json", arguments.json, "End with one line of JSON that says the same");
 }
 
-ChannelOptions channel_options(const CommonArguments& arguments, std::uint32_t default_lanes) {
-  ChannelOptions options;
-  options.lanes = arguments.lanes == 0 ? default_lanes : arguments.lanes;
-  options.segment_bytes =
+MaybeFailure configure(const char* program, const CommonArguments& arguments, const Device& device,
+                       const std::string& remote, std::uint32_t default_lanes, ChannelConfig& out) {
+  ConfigRequest request;
+  request.device = arguments.device_id;
+  in6_addr ignored{};
+  if (::inet_pton(AF_INET, remote.c_str(), &ignored) == 1 ||
+      ::inet_pton(AF_INET6, remote.c_str(), &ignored) == 1) {
+    request.local_address = device.address();
+    request.remote_address = remote;
+  }
+  request.base.segment_bytes =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(arguments.segment_bytes, UINT32_MAX));
-  options.window_segments = arguments.window_segments;
-  options.lane_depth = arguments.lane_depth;
-  options.source_ports = arguments.source_ports;
-  options.traffic_class = static_cast<std::uint8_t>(arguments.traffic_class);
-  options.connect_timeout = timeout_of(arguments);
-  return options;
+  request.base.window_segments = arguments.window_segments;
+  request.base.lane_depth = arguments.lane_depth;
+  request.default_lanes = default_lanes;
+  if (arguments.lanes != 0) request.lanes = arguments.lanes;
+  request.source_ports = arguments.source_ports;
+  request.traffic_class = arguments.traffic_class;
+  request.service_level = arguments.service_level;
+  request.retry_count = arguments.retry_count;
+  request.ack_timeout_exponent = arguments.ack_timeout_exponent;
+  if (arguments.timeout_s) request.connect_timeout = timeout_of(arguments);
+  std::string why;
+  Result<ChannelConfig> config = load_channel_options(request, &why);
+  if (!config) return Failure{kExitUsage, why};
+  for (const std::string& each : config->warnings) {
+    std::fprintf(stderr, "%s: warning: %s\n", program, each.c_str());
+  }
+  out = std::move(*config);
+  return std::nullopt;
+}
+
+MaybeFailure print_configuration(const CommonArguments& arguments, const ChannelConfig& config) {
+  const std::string text = arguments.json ? to_json(config) + "\n" : to_text(config);
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    return Failure{kExitFile, "stdout does not take the configuration"};
+  }
+  return std::nullopt;
 }
 
 Duration timeout_of(const CommonArguments& arguments) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.timeout_s));
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(arguments.timeout_s.value_or(kDefaultTimeoutS)));
 }
 
 MaybeFailure open_device(const CommonArguments& arguments, std::unique_ptr<Device>& device) {

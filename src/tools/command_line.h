@@ -1,10 +1,12 @@
 #pragma once
 
 #include <braid/channel_options.h>
+#include <braid/config.h>
 #include <braid/device.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,16 +36,30 @@ struct CommonArguments {
   std::uint64_t segment_bytes = 512U << 10U;
   std::uint32_t window_segments = 1024;
   std::uint32_t lane_depth = 16;
-  std::uint32_t traffic_class = 0;
-  double timeout_s = 20;
+  // What the configuration says where these are not given.
+  std::optional<std::uint32_t> traffic_class;
+  std::optional<std::uint32_t> service_level;
+  std::optional<std::uint32_t> retry_count;
+  std::optional<std::uint32_t> ack_timeout_exponent;
+  std::uint32_t device_id = 0;
+  bool print_config = false;
+  std::optional<double> timeout_s;
   bool json = false;
 };
 
 void add_common_options(CLI::App& app, CommonArguments& arguments);
 
-/// Options of the channel from the arguments; `default_lanes` where -q was not given.
-[[nodiscard]] ChannelOptions channel_options(const CommonArguments& arguments,
-                                             std::uint32_t default_lanes);
+/// Resolves the channel's configuration: the arguments, then files and environment. Warnings go to
+/// stderr in the name of `program`.
+///
+/// `remote` is the peer's address where it is known; a host name counts as not known.
+/// `default_lanes` holds where nobody says a number.
+MaybeFailure configure(const char* program, const CommonArguments& arguments, const Device& device,
+                       const std::string& remote, std::uint32_t default_lanes, ChannelConfig& out);
+
+/// Prints the configuration to stdout: one line per setting, or JSON.
+MaybeFailure print_configuration(const CommonArguments& arguments, const ChannelConfig& config);
+
 [[nodiscard]] Duration timeout_of(const CommonArguments& arguments);
 
 /// Opens the device that the arguments name, into `device`.

@@ -278,7 +278,7 @@ TEST_F(ChannelTest, OptionsOutOfRange_AreNamedWithTheirLimits) {
   EXPECT_TRUE(refused([](auto& o) { o.window_segments = 100; }, "window_segments"));
   EXPECT_FALSE(refused([](auto& o) { o.window_segments = 1U << 20U; }, "window_segments"));
   EXPECT_TRUE(refused([](auto& o) { o.window_segments = 1U << 21U; }, "window_segments"));
-  EXPECT_TRUE(refused([](auto& o) { o.retry_count = 7; }, "retry_count"));
+  EXPECT_TRUE(refused([](auto& o) { o.retry_count = 8; }, "retry_count"));
   EXPECT_TRUE(refused([](auto& o) { o.rnr_retry_count = 7; }, "rnr_retry_count"));
   EXPECT_TRUE(refused([](auto& o) { o.path_mtu_bytes = 1500; }, "path_mtu_bytes"));
   EXPECT_FALSE(refused([](auto& o) { o.path_mtu_bytes = 4096; }, "path_mtu_bytes"));

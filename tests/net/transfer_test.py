@@ -67,8 +67,9 @@ class Program:
         return self._text(self.err)
 
     def complaint(self):
-        """What it says on stderr, apart from where it listens."""
-        return [line for line in self.stderr().splitlines() if " (device " not in line]
+        """What it says on stderr, apart from where it listens and warnings."""
+        return [line for line in self.stderr().splitlines()
+                if " (device " not in line and ": warning: " not in line]
 
     def report(self):
         return json.loads(self.stdout().splitlines()[-1])
