@@ -91,9 +91,9 @@ struct ChannelOptions {
   bool heal = true;
   /// Time without any completion after which a lane that has work is given up, when the peer
   /// answers elsewhere. Default 200 ms; 0 = never, then only the device's own limits count
-  /// (ack_timeout_exponent, retry_count). A lane gets eight times its own usual completion time
-  /// when that is longer, and 2 s for its first. Lower finds a dead path sooner, and takes stalls
-  /// for death.
+  /// (ack_timeout_exponent, retry_count). A lane gets eight times its usual time between two
+  /// completions when that is longer, and twice as long after each time in vain. Lower finds a dead
+  /// path sooner, and takes stalls for death.
   Duration lane_timeout = std::chrono::milliseconds(200);
   /// Time that operations wait while nothing gets through at all. Default 30 s; > 0. The channel
   /// fails then, and every operation ends with the cause. Raise it to outlast longer outages.

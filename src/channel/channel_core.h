@@ -199,6 +199,7 @@ class ChannelCore {
   void check_stalls(TimePoint now) noexcept;
   /// True when a lane that has work completed none of it for longer than it may.
   [[nodiscard]] bool silent(std::uint32_t lane, TimePoint now) const noexcept;
+  [[nodiscard]] Duration patience(std::uint32_t lane) const noexcept;
   void keep_alive(TimePoint now) noexcept;
   void update_closed() noexcept;
   void fail(Status status, int lane, std::uint32_t vendor_error, const std::string& what,

@@ -14,9 +14,10 @@ namespace {
 
 // How long the device may take to flush what was posted when the channel failed.
 constexpr Duration kFlushTimeout = std::chrono::seconds(5);
-// A lane may be silent for so many times its own usual completion time.
-constexpr int kUsualTimes = 8;
-// A lane that never completed anything has no usual time yet.
+// A lane may be silent for so many times its usual time between two completions.
+constexpr int kUsualGaps = 8;
+constexpr std::uint32_t kMostDoublings = 6;
+// A channel that has completed nothing yet has no usual time.
 constexpr Duration kFirstCompletion = std::chrono::seconds(2);
 
 }  // namespace
@@ -66,14 +67,24 @@ void ChannelCore::check_stalls(TimePoint now) noexcept {
   }
 }
 
+Duration ChannelCore::patience(std::uint32_t lane) const noexcept {
+  Duration gap = sender_.lane_counts(lane).usual_gap;
+  // A lane that has completed nothing yet is measured by what the others are used to.
+  for (std::uint32_t i = 0; gap == Duration(0) && i < options_.lanes; ++i) {
+    gap = sender_.lane_counts(i).usual_gap;
+  }
+  const Duration usual = gap == Duration(0) ? kFirstCompletion : gap * kUsualGaps;
+  // Longer each time in vain, so that a path that is merely slow gets the time it needs.
+  const std::uint32_t doublings = std::min(links_[lane].state.attempts(), kMostDoublings);
+  return std::max(options_.lane_timeout, usual) * (1U << doublings);
+}
+
 bool ChannelCore::silent(std::uint32_t lane, TimePoint now) const noexcept {
-  const channel::LaneSendCounts& sends = sender_.lane_counts(lane);
-  const Duration usual = sends.completed_segments == 0
-                             ? kFirstCompletion
-                             : sends.completion_time_sum * kUsualTimes /
-                                   static_cast<Duration::rep>(sends.completed_segments);
-  const Duration limit = std::max(options_.lane_timeout, usual);
-  if (sender_.scheduler().outstanding(lane) > 0 && now - sends.progress_at > limit) return true;
+  const Duration limit = patience(lane);
+  if (sender_.scheduler().outstanding(lane) > 0 &&
+      now - sender_.lane_counts(lane).progress_at > limit) {
+    return true;
+  }
   return fetcher_.outstanding(lane) > 0 &&
          now - fetcher_.lane_counts(lane).progress_at > std::max(limit, kFirstCompletion);
 }

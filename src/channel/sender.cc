@@ -1,5 +1,6 @@
 #include "channel/sender.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 
@@ -121,6 +122,7 @@ bool Sender::handle_completion(Sequence sequence, std::uint32_t lane, Status sta
   --inflight_;
   scheduler_.on_completed(lane);
   LaneSendCounts& counts = counts_[lane];
+  counts.usual_gap = std::max(now - counts.progress_at, counts.usual_gap - counts.usual_gap / 16);
   counts.progress_at = now;
   Operation& operation = operations_.at(record->operation);
   --operation.inflight_segments;

@@ -37,6 +37,8 @@ struct LaneSendCounts {
   std::uint64_t replayed_segments = 0;  // taken over by other lanes
   /// When the lane last completed a segment, or was given one while it had none.
   TimePoint progress_at{};
+  /// Usual time between two completions while it has work: the longest of late, forgotten slowly.
+  Duration usual_gap{0};
 };
 
 /// Sending half of a channel, without I/O: operations in, segments out, completions in.

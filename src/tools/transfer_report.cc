@@ -83,6 +83,12 @@ void print_table(const TransferReport& report) {
       std::printf("  %15s\n", "-");
     }
   }
+  for (const LaneStats& lane : report.lanes) {
+    if (lane.generation == 0) continue;
+    std::printf("lane %u failed and was replaced %u time(s); %" PRIu64
+                " segment(s) went over other lanes\n",
+                lane.lane, lane.generation, lane.replayed_segments);
+  }
   std::printf("sha256 %s %s\n", to_hex(report.digest).c_str(),
               report.verified ? "(equal on both sides)" : "(DIFFERENT on the two sides)");
 }
@@ -115,6 +121,8 @@ void print_json(const TransferReport& report) {
     entry["segments"] = row.segments;
     entry["bytes"] = row.bytes;
     entry["share"] = row.share;
+    entry["replaced"] = lane.generation;
+    entry["replayed_segments"] = lane.replayed_segments;
     if (row.mean_us >= 0) entry["mean_completion_us"] = row.mean_us;
     json["lanes"].push_back(std::move(entry));
   }

@@ -180,6 +180,18 @@ class TransferTest(unittest.TestCase):
                       "loss=1%,dup=1%,reorder=1%,corrupt=0.1%",
                       recv_arguments=("--seed", "2", "--impair", "loss=1%,dup=1%"))
 
+    # Requirement: 14
+    # Fault: A22
+    def test_path_that_swallows_everything_is_left_and_nothing_is_lost(self):
+        sender, receiver = self.transfer(
+            40 << 20, "-q", "4", "--sports", "50201,50202,50203,50204",
+            "--impair", "port=50203,loss=100%", "--impair", "rate=400Mbit")
+        lane = sender.report()["lanes"][2]
+        self.assertGreaterEqual(lane["replaced"], 1)
+        self.assertNotEqual(lane["source_port"], 50203)
+        self.assertIn("lane 2 failed and was replaced", sender.stdout())
+        self.assertEqual(receiver.report()["duplicate_segments"], 0)
+
     def test_sender_leaves_before_its_last_acknowledgement_arrives(self):
         # Only the lane is late: the farewell, on the control QP, overtakes the acknowledgement.
         self.transfer(1000, "-q", "1", "--sports", "50001", "--impair", "port=50001,delay=150ms")
