@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "base/planted_fault.h"
+
 namespace braid::channel {
 
 Receiver::Receiver(const Config& config)
@@ -16,7 +18,13 @@ void Receiver::handle_segment(std::uint32_t lane, const Imm& imm, std::uint32_t 
     ++counts_.malformed;
     return;
   }
-  switch (sequencer_.accept(imm)) {
+  Imm taken = imm;
+  if (planted(PlantedFault::kNotifyEarly) && imm.notify != 0 && notifications_.push(imm.notify)) {
+    taken.notify = 0;
+  }
+  if (planted(PlantedFault::kWrongWrap))
+    taken.sequence = Sequence(imm.sequence.value() & 0x7FFFFFU);
+  switch (sequencer_.accept(taken)) {
     case Sequencer::Verdict::kAccepted:
       ++lane_counts_[lane].segments;
       lane_counts_[lane].bytes += bytes;
@@ -33,6 +41,15 @@ void Receiver::advance() noexcept {
     if (notify != 0 && !notifications_.push(notify)) return;
     sequencer_.pop();
   }
+}
+
+void Receiver::on_reposted(std::uint32_t lane, std::uint32_t count) noexcept {
+  if (planted(PlantedFault::kLostCredit) && count > 0 && lane_counts_[lane].segments % 4 == 0) {
+    --count;
+  }
+  posted_[lane] += count;
+  // A quarter: the sender keeps three quarters to run on while the news travels.
+  if (posted_[lane] - granted_[lane] >= (config_.receive_depth + 3) / 4) lane_grant_due_ = true;
 }
 
 bool Receiver::poll(std::uint8_t& index) noexcept {

@@ -51,11 +51,7 @@ class Receiver {
   /// Takes the oldest notification with this index; false when there is none. Cost: O(waiting).
   [[nodiscard]] bool take(std::uint8_t index) noexcept;
 
-  void on_reposted(std::uint32_t lane, std::uint32_t count) noexcept {
-    posted_[lane] += count;
-    // A quarter: the sender keeps three quarters to run on while the news travels.
-    if (posted_[lane] - granted_[lane] >= (config_.receive_depth + 3) / 4) lane_grant_due_ = true;
-  }
+  void on_reposted(std::uint32_t lane, std::uint32_t count) noexcept;
   /// The queue pair of `lane` is new and has all its receives posted, and the peer knows.
   void reset_lane(std::uint32_t lane) noexcept {
     posted_[lane] = granted_[lane] = config_.receive_depth;

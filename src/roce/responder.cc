@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/planted_fault.h"
 #include "roce/engine.h"
 #include "roce/scatter.h"
 
@@ -16,6 +17,15 @@ void Responder::handle_request(const Packet& packet) noexcept {
     if (qp_.state == IBV_QPS_RTR) engine_.events_.on_qp_event(qp_, IBV_EVENT_COMM_EST);
   }
   const std::int32_t distance = packet.headers.psn - state_.expected_psn;
+  if (planted(PlantedFault::kSkipDedup) && distance < 0) {
+    const ResponderState::Message message = state_.message;
+    const Psn expected = state_.expected_psn;
+    state_.message = ResponderState::Message::kNone;
+    const OpcodeTraits& traits = traits_of(static_cast<std::uint8_t>(packet.headers.opcode));
+    if (traits.atomic || (traits.write && traits.first && traits.last)) execute(packet);
+    state_.message = message;
+    state_.expected_psn = expected;
+  }
   if (distance > 0) {
     handle_ahead();
   } else if (distance < 0) {
