@@ -30,15 +30,22 @@ struct PairOptions {
   /// Both directions number their segments from here, mod 2^24. Default 0; near 2^24 to test the
   /// wrap.
   std::uint32_t first_sequence = 0;
+  /// Whether the connection of the exchange is kept for repairs. Default true. False: the loss of
+  /// the control queue pair fails the channel.
+  bool keep_stream = true;
+  /// Time that what is said over that connection takes, one way. Default 50 us. It does not travel
+  /// over the fabric, so faults there do not touch it.
+  Duration stream_delay = std::chrono::microseconds(50);
 };
 
-/// Joins two devices by a channel. What peers say over TCP on a real network passes through the
-/// same codec, in memory and in no time; nothing travels over the fabric.
+/// Joins two devices of the same fabric by a channel. What peers say over TCP on a real network
+/// passes through the same codec, in memory; the handshake itself takes no time.
 ///
 /// Errors: as Connection::connect() and Connection::step(): options that a side cannot use or that
 /// disagree, kOutOfMemory, kIo. `why`, when given, gets one sentence.
-Result<ChannelPair> connect(const Device& first, const ChannelOptions& first_options,
-                            const Device& second, const ChannelOptions& second_options,
-                            const PairOptions& pair = {}, std::string* why = nullptr) noexcept;
+Result<ChannelPair> connect(const Fabric& fabric, const Device& first,
+                            const ChannelOptions& first_options, const Device& second,
+                            const ChannelOptions& second_options, const PairOptions& pair = {},
+                            std::string* why = nullptr) noexcept;
 
 }  // namespace braid::sim

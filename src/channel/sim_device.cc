@@ -6,6 +6,7 @@
 #include "bootstrap/messages.h"
 #include "channel/channel_core.h"
 #include "channel/device_core.h"
+#include "channel/sim_stream.h"
 #include "sim/fabric_core.h"
 
 namespace braid::sim {
@@ -94,9 +95,10 @@ Result<Device> open_device(const Fabric& fabric, NodeId port, std::string* why) 
   return core.error();
 }
 
-Result<ChannelPair> connect(const Device& first, const ChannelOptions& first_options,
-                            const Device& second, const ChannelOptions& second_options,
-                            const PairOptions& pair, std::string* why) noexcept {
+Result<ChannelPair> connect(const Fabric& fabric, const Device& first,
+                            const ChannelOptions& first_options, const Device& second,
+                            const ChannelOptions& second_options, const PairOptions& pair,
+                            std::string* why) noexcept {
   Half one{first.core(), first_options, {}, nullptr};
   Half two{second.core(), second_options, {}, nullptr};
   std::string reason;
@@ -104,6 +106,15 @@ Result<ChannelPair> connect(const Device& first, const ChannelOptions& first_opt
   if (!status.ok()) {
     if (why != nullptr) *why = reason.empty() ? status.to_string() : reason;
     return status;
+  }
+  if (pair.keep_stream) {
+    const auto there = std::make_shared<SimStream::Way>();
+    const auto back = std::make_shared<SimStream::Way>();
+    const auto stream = [&](const auto& out, const auto& in) {
+      return std::make_unique<SimStream>(fabric.core(), pair.stream_delay, out, in);
+    };
+    one.core->keep_stream(stream(there, back));
+    two.core->keep_stream(stream(back, there));
   }
   return ChannelPair{std::make_unique<Channel>(std::move(one.core)),
                      std::make_unique<Channel>(std::move(two.core))};

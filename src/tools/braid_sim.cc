@@ -20,10 +20,11 @@ int run_swarm_command(const SwarmOptions& options) {
   });
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf("swarm: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " violations, %" PRIu64
-              " with a channel that failed as it may, %" PRIu64 " operations, %" PRIu64
-              " packets, digest %016" PRIx64 ", %.1f s\n",
+              " with a channel that failed as it may, %" PRIu64 " queue pairs replaced, %" PRIu64
+              " operations, %" PRIu64 " packets, digest %016" PRIx64 ", %.1f s\n",
               outcome.cases, options.start, outcome.violations, outcome.failed_channels,
-              outcome.operations, outcome.packets, outcome.combined_hash, took.count());
+              outcome.recoveries, outcome.operations, outcome.packets, outcome.combined_hash,
+              took.count());
   return outcome.violations == 0 ? kSimOk : kSimViolated;
 }
 

@@ -67,7 +67,10 @@ ChannelOptions random_options(Random& random, std::uint32_t lanes) {
   options.ack_timeout_exponent = static_cast<std::uint8_t>(7 + random.below(3));
   options.path_mtu_bytes = 256U << random.below(5);
   options.keepalive_interval = std::chrono::milliseconds(1 + random.below(20));
-  options.segment_timeout = std::chrono::seconds(2);
+  options.segment_timeout = std::chrono::seconds(10);
+  options.recovery_timeout = std::chrono::milliseconds(200 + random.below(800));
+  options.lane_timeout = std::chrono::milliseconds(random.below(3) * 20);
+  options.heal = random.below(8) != 0;
   if (random.below(3) != 0) {
     const auto first = static_cast<std::uint16_t>(49'152 + random.below(10'000));
     for (std::uint32_t i = 0; i < lanes; ++i) {
@@ -89,6 +92,7 @@ CaseChannel random_channel(Random& random, std::uint32_t ports) {
   if (random.below(2) == 0) {
     channel.first_sequence = static_cast<std::uint32_t>((1U << 24U) - random.below(200));
   }
+  channel.keep_stream = random.below(8) != 0;
   channel.operations = static_cast<std::uint32_t>(1 + random.below(60));
   channel.bytes = static_cast<std::uint32_t>(1 + random.below(1U << (8U + random.below(11))));
   return channel;
@@ -115,9 +119,12 @@ void add_event(Random& random, SwarmCase& out) {
   const auto link = static_cast<sim::LinkId>(random.below(out.topology.links().size()));
   const sim::NodeId port = out.topology.ports()[random.below(out.topology.ports().size())];
   const auto from_to = [&](sim::FaultKind begin, sim::FaultKind end) {
-    out.may_fail = true;
+    out.may_lose_lanes = true;
     out.events.push_back({.at = at, .kind = begin, .link = link, .port = port});
-    if (random.below(3) == 0) return;  // for good
+    if (random.below(3) == 0) {
+      out.may_fail = true;  // broken for good
+      return;
+    }
     out.events.push_back({.at = at + span, .kind = end, .link = link, .port = port});
   };
   switch (random.below(6)) {
@@ -149,8 +156,11 @@ SwarmCase make_case(std::uint64_t seed) {
   out.fabric.poll_delay = Duration(static_cast<std::int64_t>(random.below(2000)));
   const std::uint64_t count = 1 + random.below(3);
   const auto ports = static_cast<std::uint32_t>(out.topology.ports().size());
+  bool heals = true;
   for (std::uint64_t i = 0; i < count; ++i) {
     out.channels.push_back(random_channel(random, ports));
+    const CaseChannel& channel = out.channels.back();
+    heals = heals && channel.keep_stream && channel.first.heal && channel.second.heal;
   }
   if (random.below(4) != 0) {
     for (std::uint32_t link = 0; link < out.topology.links().size(); ++link) {
@@ -163,6 +173,7 @@ SwarmCase make_case(std::uint64_t seed) {
   if (random.below(3) == 0) {
     for (std::uint64_t i = 1 + random.below(3); i > 0; --i) add_event(random, out);
   }
+  if (!heals) out.may_fail = out.may_lose_lanes;
   return out;
 }
 

@@ -19,6 +19,7 @@ struct CaseChannel {
   std::uint32_t first_sequence = 0;
   std::uint32_t operations = 0;  // per direction
   std::uint32_t bytes = 0;       // put per direction
+  bool keep_stream = true;
 };
 
 /// What the swarm runs for one seed: a network, channels on it, and what goes wrong.
@@ -34,8 +35,10 @@ struct SwarmCase {
   };
   std::vector<RandomFaults> faults;
   std::vector<sim::FaultEvent> events;
-  /// Something above may cost a lane its queue pair, which today fails its channel. Where it is
-  /// false every operation has to succeed.
+  /// Something above may cost a lane its queue pair. Where it is false every operation succeeds and
+  /// no segment meets a receiver that is not ready.
+  bool may_lose_lanes = false;
+  /// A channel may fail: something is broken for good, or what heals a channel is missing.
   bool may_fail = false;
 };
 

@@ -37,10 +37,14 @@ class SimSide {
   void close() noexcept { channel_->close(); }
   [[nodiscard]] bool is_closed() const noexcept;
   /// Looks at what can only be known at the end.
-  void check_end(bool may_fail);
+  void check_end(bool may_lose_lanes, bool may_fail);
   void destroy_channel() noexcept { channel_.reset(); }
 
   [[nodiscard]] std::uint64_t issued_count() const noexcept { return issued_count_; }
+  /// Queue pairs that were given up and replaced.
+  [[nodiscard]] std::uint64_t recovery_count() const noexcept {
+    return channel_->stats().lane_recoveries;
+  }
   /// Empty while every invariant holds; else the first that did not.
   [[nodiscard]] const std::string& violation() const noexcept { return violation_; }
   [[nodiscard]] std::string describe() const;
@@ -88,6 +92,7 @@ class SimSide {
   std::uint64_t put_bytes_ = 0;
   std::uint64_t verified_bytes_ = 0;  // of the inbox, by notifications
   std::uint64_t added_ = 0;           // by completed fetch_adds
+  std::uint64_t unknown_added_ = 0;   // by fetch_adds that ended with kUnknownOutcome
   std::uint64_t issued_count_ = 0;
   std::uint64_t completed_count_ = 0;
   std::string violation_;

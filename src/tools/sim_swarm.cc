@@ -129,8 +129,11 @@ bool CaseRun::build_channel(const CaseChannel& channel) {
                                           channel.bytes, random_.next());
   std::string why;
   Result<sim::ChannelPair> pair =
-      sim::connect(first_device, first->options(), second_device, second->options(),
-                   {random_.next(), channel.first_sequence}, &why);
+      sim::connect(*fabric_, first_device, first->options(), second_device, second->options(),
+                   {.seed = random_.next(),
+                    .first_sequence = channel.first_sequence,
+                    .keep_stream = channel.keep_stream},
+                   &why);
   if (!pair) return report("no channel: " + why);
   first->start(std::move(pair->first), *second);
   second->start(std::move(pair->second), *first);
@@ -168,8 +171,9 @@ bool CaseRun::play() {
 }
 
 void CaseRun::finish() {
-  for (const auto& side : sides_) side->check_end(case_.may_fail);
+  for (const auto& side : sides_) side->check_end(case_.may_lose_lanes, case_.may_fail);
   for (const auto& side : sides_) {
+    outcome_.recoveries += side->recovery_count();
     outcome_.channel_failed = outcome_.channel_failed || side->has_failed();
     if (!side->violation().empty()) {
       report(side->violation() + " (" + side->describe() + ")");
@@ -190,7 +194,7 @@ void CaseRun::check_engines() {
   for (const auto& device : devices_) {
     const roce::EngineCounters& counters =
         softverbs::SoftContext::of(device->core()->context()).driver().engine().counters();
-    if (!case_.may_fail && counters.rnr_naks_sent != 0) report("a segment met no receive");
+    if (!case_.may_lose_lanes && counters.rnr_naks_sent != 0) report("a segment met no receive");
   }
 }
 
@@ -216,6 +220,7 @@ SwarmOutcome run_swarm(const SwarmOptions& options,
       ++total.cases;
       total.packets += outcome.packets;
       total.operations += outcome.operations;
+      total.recoveries += outcome.recoveries;
       total.failed_channels += outcome.channel_failed ? 1 : 0;
       total.combined_hash ^= sim::mix(outcome.audit_hash + seed);
       if (outcome.violation.empty()) continue;

@@ -15,6 +15,7 @@ struct CaseOutcome {
   std::uint64_t events = 0;
   std::uint64_t packets = 0;
   std::uint64_t operations = 0;  // issued by all sides
+  std::uint64_t recoveries = 0;  // queue pairs replaced
   bool channel_failed = false;
   std::string violation;  // empty: every invariant held
 };
@@ -34,6 +35,7 @@ struct SwarmOutcome {
   std::uint64_t cases = 0;
   std::uint64_t violations = 0;
   std::uint64_t failed_channels = 0;  // cases in which a channel failed, as it may
+  std::uint64_t recoveries = 0;       // queue pairs replaced
   std::uint64_t packets = 0;
   std::uint64_t operations = 0;
   std::uint64_t combined_hash = 0;  // of all digests, whatever the order in which they came

@@ -85,7 +85,7 @@ class SimBed : public ::testing::Test {
     std::array<ChannelOptions, 2> both{options, options};
     for (std::size_t i = 0; i < 2; ++i) both[i].exports = {memories[i]->remote()};
     std::string why;
-    auto made = connect(*devices[0], both[0], *devices[1], both[1], pair, &why);
+    auto made = connect(*fabric, *devices[0], both[0], *devices[1], both[1], pair, &why);
     ASSERT_TRUE(made) << why;
     ends[0]->channel = std::move(made->first);
     ends[1]->channel = std::move(made->second);

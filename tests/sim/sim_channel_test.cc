@@ -90,7 +90,7 @@ TEST_F(SimChannel, PathRates_DecideTheTime) {
   EXPECT_GT(ns, static_cast<std::int64_t>(kBytes * 8 * 1'000 / 325'000));
 }
 
-TEST_F(SimChannel, BlackHoleOnAPath_EndsWithAStatusOnce) {
+TEST_F(SimChannel, BlackHoleOnAPath_TheOtherPathCarriesAll) {
   std::vector<LinkOptions> paths(2);
   build(make_direct(paths, {}));
   allocate(1U << 20U);
@@ -104,7 +104,10 @@ TEST_F(SimChannel, BlackHoleOnAPath_EndsWithAStatusOnce) {
   ends[0]->on_wake(fabric->now());
   ASSERT_TRUE(run([&] { return !ends[0]->completions.empty(); }));
   run([] { return false; }, std::chrono::milliseconds(50));
-  EXPECT_EQ(ends[0]->completions.size(), 1U);
+  ASSERT_EQ(ends[0]->completions.size(), 1U);
+  EXPECT_TRUE(ends[0]->completions[0].status.ok());
+  EXPECT_EQ(std::memcmp(memories[0]->data(), memories[1]->data(), 1U << 20U), 0);
+  EXPECT_GT(from.stats().lane_failures, 0U);
 }
 
 TEST(SimDevice, NodeThatIsNoPort_IsRefused) {
@@ -140,7 +143,7 @@ TEST(SimDevice, OptionsThatDisagree_AreRefusedWithBothNumbers) {
   two.lanes = 2;
   three.lanes = 3;
   std::string why;
-  EXPECT_FALSE(connect(*first, two, *second, three, {}, &why));
+  EXPECT_FALSE(connect(*fabric, *first, two, *second, three, {}, &why));
   EXPECT_NE(why.find('2'), std::string::npos) << why;
   EXPECT_NE(why.find('3'), std::string::npos) << why;
 }
