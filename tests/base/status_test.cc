@@ -43,6 +43,7 @@ TEST(Status, EveryCode_HasItsOwnNameAndSaysWhatToDo) {
   EXPECT_EQ(to_string(static_cast<StatusCode>(kAllCodes.size())), "unknown");
 }
 
+// Requirement: 40
 TEST(Status, HcommNumbers_AreThoseOfRequirement40) {
   EXPECT_EQ(hcomm_error_number(StatusCode::kOk), 0);
   EXPECT_EQ(hcomm_error_number(StatusCode::kInvalidArgument), 1);

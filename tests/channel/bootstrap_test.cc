@@ -42,6 +42,7 @@ TEST(Messages, Capabilities_LimitsComeInPairs) {
   EXPECT_FALSE(accepted({1, 0, 1, 8193}));
 }
 
+// Requirement: 4
 TEST(Messages, Endpoints_RoundTrip_AndEveryTruncation_IsRefused) {
   const Endpoints message = sample_endpoints(3);
   const std::vector<std::byte> bytes = encode(message);
@@ -60,6 +61,8 @@ TEST(Messages, Endpoints_RoundTrip_AndEveryTruncation_IsRefused) {
   EXPECT_FALSE(decode(longer, back).ok());
 }
 
+// Requirement: 4
+// Fault: B12
 TEST(Messages, Endpoints_LargestOfEverything_Fits) {
   Endpoints message = sample_endpoints(128);
   message.exports.resize(kMaxExports);
@@ -86,6 +89,8 @@ TEST(Messages, RandomBytes_NeverDecodeOutOfRange) {
   }
 }
 
+// Requirement: 5
+// Fault: A6
 TEST(Messages, LaneCountsThatDiffer_FailWithBothNumbersOnBothSides) {
   const Capabilities four{4, 127, 1024, 64}, two{2, 127, 1024, 64};
   for (const auto& [ours, theirs] : {std::pair{four, two}, std::pair{two, four}}) {
@@ -146,6 +151,7 @@ TEST(FrameStream, TwoFramesAtOnceAndAnEmptyOne_ComeOutInOrder) {
   EXPECT_EQ(receiver.receive().code(), StatusCode::kWouldBlock);
 }
 
+// Fault: A25
 TEST(FrameStream, Garbage_IsAProtocolErrorWithAReason) {
   Streams s;
   const std::string_view garbage = "GET / HTTP/1.1\r\n";
@@ -154,6 +160,7 @@ TEST(FrameStream, Garbage_IsAProtocolErrorWithAReason) {
   EXPECT_FALSE(s.stream->why().empty());
 }
 
+// Fault: A25
 TEST(FrameStream, OversizedLength_IsRefusedBeforeAnythingIsAllocated) {
   for (const bool too_large : {false, true}) {
     Streams s;

@@ -10,6 +10,8 @@ namespace {
 
 class ChannelFailure : public test::ChannelBed {};
 
+// Requirement: 39
+// Fault: B18
 TEST_F(ChannelFailure, LaneBreaks_EveryOperationEndsOnceAndTheErrorNamesBothEnds) {
   open();
   Memory& source = allocate(1U << 20U);
@@ -89,6 +91,7 @@ TEST_F(ChannelFailure, WriteBeyondWhatWasExported_FailsBothSides) {
   EXPECT_EQ(b->state(), ChannelState::kFailed);
 }
 
+// Fault: A22
 TEST_F(ChannelFailure, CompletionThatNeverComes_FailsAfterTheSegmentTimeout) {
   ChannelOptions options;
   options.keepalive_interval = Duration(0);
@@ -110,6 +113,7 @@ TEST_F(ChannelFailure, CompletionThatNeverComes_FailsAfterTheSegmentTimeout) {
   EXPECT_EQ(a->poll_completions({&completion, 1}), 1U);
 }
 
+// Fault: A28
 TEST_F(ChannelFailure, SilentPeerDies_TheKeepaliveNoticesOnTheReceivingSide) {
   join(ChannelOptions{});
   turn();

@@ -46,6 +46,8 @@ class ChannelSizes : public ChannelTest,
                      public testing::WithParamInterface<std::tuple<std::uint32_t, std::uint64_t>> {
 };
 
+// Requirement: 19
+// Fault: A17
 TEST_P(ChannelSizes, OnePut_ArrivesWholeAndNotifiesOnce) {
   const auto [lanes, bytes] = GetParam();
   ChannelOptions options;
@@ -74,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(LanesAndSizes, ChannelSizes,
                                           testing::Values(0ULL, 1ULL, 127ULL, 4095ULL, 4096ULL,
                                                           4097ULL, 1'000'003ULL)));
 
+// Requirement: 59
+// Fault: B16
 TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
   for (std::uint32_t before = 0; before <= 20; ++before) {
     a.reset();
@@ -89,6 +93,7 @@ TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
   }
 }
 
+// Requirement: 19, 22
 TEST_F(ChannelTest, PutsOutOfRange_AreRefusedAndNothingIsAccepted) {
   open();
   Memory& source = allocate(4096);
@@ -111,6 +116,7 @@ TEST_F(ChannelTest, PutsOutOfRange_AreRefusedAndNothingIsAccepted) {
   EXPECT_EQ(a->notify({0}).error().code(), StatusCode::kInvalidArgument);
 }
 
+// Requirement: 4, 19
 TEST_F(ChannelTest, NotifyIds_ComeFromTheReceiversTable) {
   ChannelOptions left, right;
   left.notify_ids = {11, 12, 13};
@@ -189,6 +195,8 @@ TEST_F(ChannelTest, OneLaneHeld_OthersGoOnUntilTheWindowAndRecoverAfter) {
   EXPECT_EQ(std::memcmp(source.data(), target.data(), 1U << 20U), 0);
 }
 
+// Requirement: 23
+// Fault: A8
 TEST_F(ChannelTest, FullSendQueue_RestIsPostedLaterInOrder) {
   open();
   Memory& source = allocate(1U << 18U);
@@ -220,6 +228,7 @@ TEST_F(ChannelTest, IdleChannel_StaysOpenForHours) {
   EXPECT_GT(b->stats().keepalives, 1000U);
 }
 
+// Fault: A28
 TEST_F(ChannelTest, Close_WaitsForWorkUnderWayAndEndsOnBothSides) {
   join(ChannelOptions{});
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(a->notify({1}));
@@ -240,6 +249,7 @@ TEST_F(ChannelTest, Close_WaitsForWorkUnderWayAndEndsOnBothSides) {
   EXPECT_EQ(b->state(), ChannelState::kClosed);
 }
 
+// Fault: A10, B11
 TEST_F(ChannelTest, CompletionQueueSmallerThanAsked_LowersTheDepths) {
   verbs.max_cqe = 96 + 4 * 5;
   verbs.max_msg_bytes = 5000;
@@ -284,6 +294,8 @@ TEST_F(ChannelTest, OptionsOutOfRange_AreNamedWithTheirLimits) {
   EXPECT_FALSE(refused([](auto& o) { o.path_mtu_bytes = 4096; }, "path_mtu_bytes"));
 }
 
+// Requirement: 10, 13
+// Fault: A27
 TEST_F(ChannelTest, SourcePorts_CycleOverTheLanesAndAreReported) {
   ChannelOptions options;
   options.lanes = 5;
@@ -295,6 +307,7 @@ TEST_F(ChannelTest, SourcePorts_CycleOverTheLanesAndAreReported) {
   }
 }
 
+// Fault: B23
 TEST_F(ChannelTest, PathMtuLimit_TheSmallerSideHolds) {
   ChannelOptions left, right;
   left.path_mtu_bytes = 2048;

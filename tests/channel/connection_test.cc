@@ -59,6 +59,7 @@ class ConnectionTest : public test::ChannelBed {
   Status client_status, server_status;
 };
 
+// Requirement: 1, 2
 TEST_F(ConnectionTest, BothSides_PassTheStagesInOrderAndGetChannels) {
   ChannelOptions options;
   options.lanes = 3;
@@ -101,6 +102,8 @@ TEST_F(ConnectionTest, ListenerWithZeroLanes_TakesThePeersNumber) {
   EXPECT_EQ(server->take()->lane_count(), 7U);
 }
 
+// Requirement: 5
+// Fault: A6
 TEST_F(ConnectionTest, DifferentCounts_FailOnBothSidesWithBothNumbers) {
   for (const bool notify : {false, true}) {
     ChannelOptions one, two;
@@ -123,6 +126,8 @@ TEST_F(ConnectionTest, DifferentCounts_FailOnBothSidesWithBothNumbers) {
   }
 }
 
+// Requirement: 7b
+// Fault: A26
 TEST_F(ConnectionTest, TrafficClassAndRetriesThatDiffer_AreNoMatterOfTheOtherSide) {
   ChannelOptions one, two;
   one.traffic_class = 132;
@@ -148,6 +153,7 @@ TEST_F(ConnectionTest, SourcePortThatIsForbidden_IsNamedToBothSides) {
   EXPECT_NE(server->why().find("80"), std::string::npos);
 }
 
+// Requirement: 1
 TEST_F(ConnectionTest, SilentListener_TimesOutAtTheDeadlineAndNotBefore) {
   ChannelOptions options;
   options.connect_timeout = std::chrono::seconds(3);
@@ -162,6 +168,7 @@ TEST_F(ConnectionTest, SilentListener_TimesOutAtTheDeadlineAndNotBefore) {
   EXPECT_EQ(client->step(now).code(), StatusCode::kTimeout);  // it stays final
 }
 
+// Fault: A25
 TEST_F(ConnectionTest, SilentSockets_AreDroppedAfterTheirDeadline) {
   std::vector<Socket> silent;
   for (int i = 0; i < 10; ++i) {
@@ -176,6 +183,7 @@ TEST_F(ConnectionTest, SilentSockets_AreDroppedAfterTheirDeadline) {
   EXPECT_EQ(listener->dropped_peers(), 10U);
 }
 
+// Fault: A25
 TEST_F(ConnectionTest, FloodOfSilentSockets_DoesNotKeepAPeerOut) {
   std::vector<Socket> silent;
   for (int i = 0; i < 300; ++i) {
@@ -188,6 +196,7 @@ TEST_F(ConnectionTest, FloodOfSilentSockets_DoesNotKeepAPeerOut) {
   EXPECT_GE(listener->dropped_peers(), 200U);
 }
 
+// Fault: A25
 TEST_F(ConnectionTest, PeerThatGoesDuringTheHandshake_IsAFailureWithAName) {
   auto made = Socket::listen("127.0.0.1", 0);
   ASSERT_TRUE(made);
@@ -208,6 +217,7 @@ TEST_F(ConnectionTest, PeerThatGoesDuringTheHandshake_IsAFailureWithAName) {
   EXPECT_NE(client->why().find(std::to_string(made->local_port())), std::string::npos);
 }
 
+// Fault: A23
 TEST_F(ConnectionTest, HundredConnectAndCloseCycles_LeaveNoObjectAndNoDescriptor) {
   auto descriptors = [] {
     const int probe = ::dup(0);

@@ -140,6 +140,8 @@ void run_pair(std::uint64_t seed, std::uint32_t lane_count, std::uint32_t window
   ASSERT_LT(pair.receiver->reorder_high_water(), window);
 }
 
+// Requirement: 59
+// Fault: A19, B2, B3, B6, B8
 TEST(Halves, AnyOrderAcrossLanes_BytesAndNotificationsAreInOrder) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const std::uint32_t lanes = seed % 3 == 0 ? 1 : static_cast<std::uint32_t>(seed % 9 + 1);
@@ -183,6 +185,7 @@ TEST(Halves, NotificationsNotPolled_TheSenderWaitsAndNothingIsLost) {
   EXPECT_GT(polled, 150U);
 }
 
+// Requirement: 60
 TEST(Halves, OneLaneStalled_ReceiverReordersAtMostTheWindow) {
   Pair pair(4, 16, Sequence(0));
   pair.source.resize(1U << 16U);
@@ -232,6 +235,7 @@ TEST(Halves, Failure_EveryOperationEndsOnceWithIt) {
   EXPECT_EQ(pair.sender->operations().active_count(), 0U);
 }
 
+// Fault: B19
 TEST(Halves, CompletionsForWorkNotUnderWay_AreRefused) {
   Pair pair(2, 16, Sequence(Sequence::kMask));
   Operation operation;

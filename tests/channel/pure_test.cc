@@ -34,6 +34,8 @@ TEST(Imm, AnyWord_DecodedAndEncoded_IsTheSameWord) {
   }
 }
 
+// Requirement: 15
+// Fault: A18, B24
 TEST(Planner, AnyOperation_CutsAreAlignedContiguousAndWithinTheLimit) {
   Random random(2);
   for (int i = 0; i < 2000; ++i) {
@@ -55,6 +57,8 @@ TEST(Planner, AnyOperation_CutsAreAlignedContiguousAndWithinTheLimit) {
   }
 }
 
+// Requirement: 15
+// Fault: A14
 TEST(Planner, Limits_AtAndOnePast) {
   EXPECT_TRUE(plan_segment(0, 0, 128).last);
   EXPECT_EQ(plan_segment(0, 0, 128).bytes, 0U);
@@ -68,6 +72,8 @@ TEST(Planner, Limits_AtAndOnePast) {
   EXPECT_EQ(effective_segment_bytes(1, UINT32_MAX), 128U);
 }
 
+// Requirement: 15
+// Fault: A15
 TEST(Planner, BeyondFourGigabytes_OffsetsKeepAllBits) {
   const std::uint64_t total = (5ULL << 30U) + 7;
   const Segment cut = plan_segment(total, 5ULL << 30U, 1U << 30U);

@@ -24,6 +24,7 @@ struct Model {
   }
 };
 
+// Requirement: 59
 TEST(Sequencer, RandomArrivals_AgreeWithTheModel_FromEveryStartNearTheWrap) {
   for (const std::uint32_t window : {1U, 2U, 8U, 64U}) {
     for (std::uint32_t start = 0; start < 2 * window + 2; ++start) {
@@ -52,6 +53,7 @@ TEST(Sequencer, RandomArrivals_AgreeWithTheModel_FromEveryStartNearTheWrap) {
   }
 }
 
+// Requirement: 60
 TEST(Sequencer, WindowBoundary_AtTheLimitPasses_OnePastFails) {
   for (const std::uint32_t first : {0U, 5U, Sequence::kMask - 3, Sequence::kMask}) {
     Sequencer sequencer(8, Sequence(first));

@@ -151,7 +151,7 @@ class ConfiguredTransferTest(unittest.TestCase):
                 and any(one[0] == addresses[1] and one[3] == 17 for one in seen))
         return addresses, packets, reports
 
-    # Requirement: 37
+    # Requirement: 7b, 37
     # Fault: A26
     def test_each_sides_traffic_class_is_in_every_packet_it_sends(self):
         (here, there), packets, _ = self.captured(

@@ -65,6 +65,7 @@ class SoftChannel : public testing::Test {
 
 class SoftChannelLanes : public SoftChannel, public testing::WithParamInterface<std::uint32_t> {};
 
+// Fault: A19
 TEST_P(SoftChannelLanes, PutsBothWays_ArriveWholeBeforeTheirNotifications) {
   constexpr std::uint64_t kBytes = (3U << 20U) + 1;
   struct End {
@@ -126,6 +127,7 @@ TEST_F(SoftChannel, Idle_KeepalivesPassAndTheChannelStaysOpen) {
   EXPECT_EQ(right->state(), ChannelState::kOpen) << right->error().text;
 }
 
+// Fault: A28
 TEST_F(SoftChannel, PeerIsGoneWithoutFarewell_TheSilentSideNotices) {
   ChannelOptions options;
   options.keepalive_interval = std::chrono::milliseconds(20);
@@ -140,6 +142,7 @@ TEST_F(SoftChannel, PeerIsGoneWithoutFarewell_TheSilentSideNotices) {
   EXPECT_NE(right->error().text.find(left_device->address()), std::string::npos);
 }
 
+// Fault: A23
 TEST_F(SoftChannel, ManyConnectAndCloseCycles_LeaveNoDescriptorAndNoThread) {
   auto entries = [](const char* directory) {
     return std::distance(std::filesystem::directory_iterator(directory), {});

@@ -181,6 +181,7 @@ TEST(UdpDriver, Rate_SlowsItsPortOnly) {
   EXPECT_EQ(run_on(kPortA + 1).second, 0U);
 }
 
+// Fault: A28
 TEST(UdpDriver, Destruction_InTheMiddleOfTraffic_IsPrompt) {
   for (int round = 0; round < 20; ++round) {
     auto pair = std::make_unique<Pair>();

@@ -204,6 +204,7 @@ TEST_F(ResponderEngine, SendWithoutReceive_IsRnrAndNotLost) {
   EXPECT_EQ(bed.b.buffer[4096], 0x5A);
 }
 
+// Requirement: 20
 TEST_F(ResponderEngine, SeventeenthImmediate_IsRnrWithSixteenReceives) {
   connect();
   for (std::uint64_t id = 0; id < 16; ++id) ASSERT_EQ(bed.b.post_recv(id, {}), 0);

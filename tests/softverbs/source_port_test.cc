@@ -67,6 +67,7 @@ TEST_F(SourcePort, FlowLabel_FoldedIntoTheUpperQuarter) {
   }
 }
 
+// Fault: A27, B27
 TEST_F(SourcePort, NoFlowLabel_DerivedFromBothQpNumbers) {
   ASSERT_EQ(to_rtr(0), 0);
   EXPECT_EQ(port(), ibv_flow_label_to_udp_sport(derived_label()));
@@ -121,6 +122,7 @@ TEST_F(SourcePort, RequestedInRtsAndTaken_TheOldOneStays) {
   EXPECT_EQ(ports_of_a_write(), std::set<std::uint16_t>{before});
 }
 
+// Fault: B28
 TEST_F(SourcePort, RequestedInTheWrongStateOrZero_Refused) {
   EXPECT_EQ(api(0).modify_qp_udp_sport(near_, 10001), EINVAL);
   ASSERT_EQ(modify(0, near_, attributes_towards(1, far_->qp_num), IBV_QPS_INIT, kInitMask), 0);

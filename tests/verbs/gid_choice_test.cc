@@ -27,6 +27,7 @@ Result<GidChoice> choose(std::vector<FakeGid> table, const GidRequest& request =
   return choice;
 }
 
+// Fault: A1, A2, B25
 TEST(ChooseGid, TypicalTable_TakesIpv4RoceV2) {
   const auto choice = choose({roce1("fe80::1"), roce2("fe80::1"), roce1("::ffff:10.0.0.1"),
                               roce2("2001:db8::1"), roce2("::ffff:10.0.0.1")});
@@ -36,12 +37,14 @@ TEST(ChooseGid, TypicalTable_TakesIpv4RoceV2) {
   EXPECT_EQ(choice->considered.size(), 5U);
 }
 
+// Fault: A2, B25
 TEST(ChooseGid, NoIpv4_TakesGlobalIpv6) {
   const auto choice = choose({roce2("fe80::1"), roce2("2001:db8::1")});
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->chosen.index, 1U);
 }
 
+// Fault: A2
 TEST(ChooseGid, NothingElse_TakesLinkLocal) {
   const auto choice = choose({roce1("::ffff:10.0.0.1"), roce2("febf::1")});
   ASSERT_TRUE(choice.has_value());
@@ -61,6 +64,7 @@ TEST(ChooseGid, Equals_TakesLowestIndex) {
   EXPECT_EQ(choice->chosen.index, 0U);
 }
 
+// Fault: A3
 TEST(ChooseGid, UnreadableEntry_SkippedAndReported) {
   FakeGid broken = roce2("::ffff:10.0.0.1");
   broken.error = EIO;
@@ -88,6 +92,7 @@ TEST(ChooseGid, NothingUsable_NotFound) {
   EXPECT_EQ(choose({}).error().code(), StatusCode::kNotFound);
 }
 
+// Fault: A4
 TEST(ChooseGid, ByValue_FollowsTheEntryToItsNewIndex) {
   GidRequest request;
   request.value = gid_of("::ffff:10.0.0.2");

@@ -134,6 +134,8 @@ TEST_F(RcSetup, OutOfRange_RefusedBeforeTheDevice) {
   EXPECT_TRUE(api_->modifies().empty());
 }
 
+// Requirement: 13
+// Fault: A30
 TEST_F(RcSetup, RequestSourcePort_DeviceWithoutTheCall_FlowLabelWhereItReaches) {
   RcOptions options;
   options.source_port = 0xC000;
@@ -149,6 +151,8 @@ TEST_F(RcSetup, RequestSourcePort_DeviceWithoutTheCall_FlowLabelWhereItReaches) 
   EXPECT_EQ(report->means, SourcePortMeans::kNone);
 }
 
+// Requirement: 13
+// Fault: B28
 TEST_F(RcSetup, RequestSourcePort_DeviceWithTheCall_Verified) {
   TearDown();
   open({.modify_sport_error = 0});

@@ -144,6 +144,7 @@ TEST_P(DataTransfer, Read_EverySize_ExactBytesAndNoOthers) {
   }
 }
 
+// Fault: A17
 TEST_P(DataTransfer, ZeroLength_NeedsNeitherKeyNorAddress) {
   connect();
   ASSERT_EQ(post_receive(*b_, 1), 0);

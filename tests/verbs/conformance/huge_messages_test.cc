@@ -14,6 +14,7 @@ std::uint64_t size_for(const Endpoint& endpoint) {
   return limit > kGigabyte ? kGigabyte + 1 : limit == kGigabyte ? kGigabyte : 0;
 }
 
+// Fault: A14
 TEST_P(HugeMessages, WriteOfAGigabyteAndReadBack_ExactBytes) {
   if (!bed_->carries_huge_messages()) GTEST_SKIP() << "the bed does not carry huge messages";
   connect();

@@ -101,6 +101,7 @@ TEST_P(Ordering, ReceivesAreTakenInPostOrder) {
   }
 }
 
+// Requirement: 25
 TEST_P(Ordering, FenceAfterRead_WriteCarriesWhatTheReadBrought) {
   connect();
   constexpr std::size_t kBytes = 300'000;

@@ -48,6 +48,8 @@ TEST_P(QueueLimits, CreateCq_BeyondTheDevice_Refused) {
   EXPECT_EQ(a_->api.create_cq(a_->side.context, 0, nullptr, nullptr, 0), nullptr);
 }
 
+// Requirement: 23
+// Fault: A8
 TEST_P(QueueLimits, SendQueueFull_NamesTheFirstThatDidNotFit) {
   EndpointOptions options;
   options.send_wr = 8;

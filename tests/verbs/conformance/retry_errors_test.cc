@@ -114,6 +114,7 @@ TEST_P(RetryErrors, ReceivePostedInTime_NothingLost) {
   EXPECT_EQ(target->get(0, 20'000), source->get(0, 20'000));
 }
 
+// Requirement: 20
 TEST_P(RetryErrors, SixteenReceivesAndOneMessageMore_WaitsAndArrives) {
   // Requirement 20: the seventeenth notification meets RNR and is not lost.
   RcOptions rc = patient();
