@@ -14,7 +14,7 @@
 namespace braid::bootstrap {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;  // the system lowers it to its own limit
 
 struct AddressDeleter {
   void operator()(addrinfo* list) const noexcept { ::freeaddrinfo(list); }

@@ -19,14 +19,36 @@ class ListenerImpl {
   }
 
   Result<Connection> poll(const Device& device, const ChannelOptions& options, TimePoint now) {
+    // Those who have introduced themselves come first, so that none of them counts as silent.
+    Result<Connection> one = take_introduced(device, options, now);
+    if (one) return one;
     const Status accepted = accept_waiting(now);
     if (!accepted.ok()) return accepted;
+    return take_introduced(device, options, now);
+  }
+
+  [[nodiscard]] const bootstrap::Socket& socket() const noexcept { return socket_; }
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+
+ private:
+  static constexpr std::size_t kMaxWaiting = 64;
+  static constexpr Duration kIntroduction = std::chrono::seconds(5);
+  static constexpr Duration kGrace = std::chrono::milliseconds(100);
+
+  struct Waiting {
+    bootstrap::FrameStream stream;
+    TimePoint accepted;
+  };
+
+  /// The first who has said properly who it is; kWouldBlock when nobody has.
+  Result<Connection> take_introduced(const Device& device, const ChannelOptions& options,
+                                     TimePoint now) {
     for (std::size_t i = 0; i < waiting_.size();) {
       FrameType type = FrameType::kReady;
       std::vector<std::byte> payload;
       bootstrap::Capabilities theirs;
       const Status status = waiting_[i].stream.receive(type, payload);
-      if (status.code() == StatusCode::kWouldBlock && now < waiting_[i].deadline) {
+      if (status.code() == StatusCode::kWouldBlock && now < waiting_[i].accepted + kIntroduction) {
         ++i;
         continue;
       }
@@ -43,31 +65,22 @@ class ListenerImpl {
     return Status(StatusCode::kWouldBlock);
   }
 
-  [[nodiscard]] const bootstrap::Socket& socket() const noexcept { return socket_; }
-  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
-
- private:
-  static constexpr std::size_t kMaxWaiting = 64;
-  static constexpr Duration kIntroduction = std::chrono::seconds(5);
-
-  struct Waiting {
-    bootstrap::FrameStream stream;
-    TimePoint deadline;
-  };
-
+  /// Accepts while there is room. When there is none, the oldest makes room if it has been silent
+  /// for a while: silent sockets must not keep an honest peer out, nor many honest ones each other.
+  /// What is not accepted stays in the backlog.
   Status accept_waiting(TimePoint now) {
-    // Bounded per call; the backlog keeps the rest.
     for (std::size_t i = 0; i < kMaxWaiting; ++i) {
+      const bool full = waiting_.size() == kMaxWaiting;
+      if (full && now < waiting_.front().accepted + kGrace) return Status();
       Result<bootstrap::Socket> peer = socket_.accept();
       if (!peer) {
         return peer.error().code() == StatusCode::kWouldBlock ? Status() : peer.error();
       }
-      if (waiting_.size() == kMaxWaiting) {
-        // Silent sockets must not keep an honest peer out: the oldest makes room.
+      if (full) {
         waiting_.erase(waiting_.begin());
         ++dropped_;
       }
-      waiting_.push_back({bootstrap::FrameStream(std::move(*peer)), now + kIntroduction});
+      waiting_.push_back({bootstrap::FrameStream(std::move(*peer)), now});
     }
     return Status();
   }

@@ -189,11 +189,36 @@ TEST_F(ConnectionTest, FloodOfSilentSockets_DoesNotKeepAPeerOut) {
   for (int i = 0; i < 300; ++i) {
     silent.push_back(std::move(*Socket::connect("127.0.0.1", listener->port())));
     (void)listener->poll(*device, {}, now);
+    now += std::chrono::milliseconds(2);  // 64 of them take longer than an honest peer is given
   }
   auto client = dial({});
   run(*client, {});
   EXPECT_TRUE(client_status.ok() && server_status.ok()) << client->why();
   EXPECT_GE(listener->dropped_peers(), 200U);
+}
+
+// Requirement: 1
+// Fault: A25
+TEST_F(ConnectionTest, ManyPeersAtOnce_NoneIsTakenForASilentSocket) {
+  constexpr std::size_t kPeers = 120;  // more than wait at a time; the backlog holds the rest
+  ChannelOptions options;
+  options.lanes = 1;
+  std::vector<std::unique_ptr<Connection>> clients, servers;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    clients.push_back(dial(options));
+    for (int k = 0; k < 100 && clients.back()->stage() == ConnectStage::kInit; ++k) {
+      (void)clients.back()->step(now);
+    }
+  }
+  // Nobody has said a word yet, and more are there than may wait.
+  for (int k = 0; k < 10; ++k) (void)listener->poll(*device, options, now);
+  for (auto& client : clients) (void)client->step(now);
+  for (std::size_t k = 0; k < 100 * kPeers && servers.size() < kPeers; ++k) {
+    auto accepted = listener->poll(*device, options, now);
+    if (accepted) servers.push_back(std::make_unique<Connection>(std::move(*accepted)));
+  }
+  EXPECT_EQ(servers.size(), kPeers);
+  EXPECT_EQ(listener->dropped_peers(), 0U);
 }
 
 // Fault: A25
