@@ -10,6 +10,7 @@ Usage: bash benchmarks/run.sh NAME [--json] [option ...]
 NAME
   softverbs   the user-space RoCEv2 device: goodput and latency next to bare UDP, memory per QP,
               cost of the engine without I/O
+  connect     channels to another process: time of one with 16 lanes and of 256 at once, memory
 
 --json prints one JSON object per figure and line. Further options go to the benchmark program;
 `bash benchmarks/run.sh NAME --help` lists them.
@@ -19,6 +20,7 @@ EOF
 
 case "${1:-}" in
   softverbs) program=softverbs_bench ;;
+  connect) program=connect_bench ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; exit 2 ;;
 esac
