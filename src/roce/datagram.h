@@ -55,13 +55,16 @@ class TxBatch {
   static constexpr std::size_t kMaxHeaderBytes = 64;      // BTH + largest extended headers + ICRC
   static constexpr std::size_t kMaxPiecesPerPacket = 34;  // header, 32 SGEs, trailer
 
-  explicit TxBatch(std::size_t capacity)
-      : capacity_(capacity),
+  /// `with_icrc` false leaves the ICRC 0, for a wire that is memory and receivers that do not look.
+  explicit TxBatch(std::size_t capacity, bool with_icrc = true)
+      : with_icrc_(with_icrc),
+        capacity_(capacity),
         packets_(std::make_unique<TxPacket[]>(capacity)),
         iov_capacity_(capacity * 4 + kMaxPiecesPerPacket),
         iovs_(std::make_unique<iovec[]>(iov_capacity_)),
         arena_(std::make_unique<std::uint8_t[]>(capacity * kMaxHeaderBytes)) {}
 
+  [[nodiscard]] bool with_icrc() const noexcept { return with_icrc_; }
   void clear() noexcept { count_ = iov_count_ = 0; }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
@@ -99,6 +102,7 @@ class TxBatch {
   }
 
  private:
+  bool with_icrc_;
   std::size_t capacity_;
   std::size_t count_ = 0;
   std::size_t iov_count_ = 0;

@@ -51,6 +51,9 @@ struct EngineOptions {
   Duration min_timeout = std::chrono::milliseconds(4);
   std::uint64_t seed = 1;   // PSN-independent randomness: keys, QPN generations, start values
   bool verify_icrc = true;  // false only where the wire is known to be memory
+  /// False leaves memory as it is where a WRITE goes, and changes nothing else: for a simulation
+  /// whose packets carry no contents.
+  bool store_writes = true;
 };
 
 struct QpInit {

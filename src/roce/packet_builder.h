@@ -31,7 +31,7 @@ class PacketBuilder {
     std::uint8_t* trailer = scratch_ + TxBatch::kMaxHeaderBytes - kTrailerBytes;
     std::memset(trailer, 0, kTrailerBytes);
     if (pad_bytes_ != 0) batch_.add_piece(trailer, pad_bytes_);
-    const std::uint32_t icrc = compute_icrc(flow_, batch_.open_pieces());
+    const std::uint32_t icrc = batch_.with_icrc() ? compute_icrc(flow_, batch_.open_pieces()) : 0;
     std::uint8_t* icrc_bytes = trailer + pad_bytes_;
     for (std::size_t i = 0; i < kIcrcBytes; ++i) {
       icrc_bytes[i] = static_cast<std::uint8_t>(icrc >> (8 * i));

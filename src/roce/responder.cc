@@ -213,7 +213,7 @@ void Responder::execute_write(const Packet& packet) noexcept {
       fail(NakCode::kRemoteAccess, IBV_EVENT_QP_ACCESS_ERR);
       return;
     }
-    std::memcpy(to, packet.payload.data(), count);
+    if (engine_.options_.store_writes) std::memcpy(to, packet.payload.data(), count);
   }
   state_.message = ResponderState::Message::kWrite;
   state_.write_address += count;

@@ -14,7 +14,8 @@ enum class EventKind : std::uint16_t {
   kPause,    // subject: directed link
   kResume,   // subject: directed link
   kTimer,    // subject: port
-  kWake,     // subject: port
+  kWake,     // subject: port; the time that its poller asked for
+  kPoll,     // subject: port; its NIC has something
   kFault,    // subject: index of the scheduled fault
 };
 

@@ -16,7 +16,9 @@ FabricCore::FabricCore(const Topology& topology, const FabricOptions& options)
       pool_(options.max_packets),
       links_(topology.links().size() * 2),
       switches_(topology.nodes().size()),
-      ports_(topology.nodes().size()) {
+      ports_(topology.nodes().size()),
+      batch_(kNicPackets, options.verify_icrc),
+      unseen_(PacketPool::kLargeBytes) {
   for (std::uint32_t node = 0; node < switches_.size(); ++node) {
     const Topology::Node& from = topology.nodes()[node];
     switches_[node].is_switch = !from.is_port;
@@ -45,7 +47,8 @@ Status FabricCore::check(const Topology& topology, const FabricOptions& options)
   if (!std::has_single_bit(options.mtu_bytes) || options.mtu_bytes < 256 ||
       options.mtu_bytes > 4096 || options.window_packets == 0 || options.max_packets == 0 ||
       options.max_mr_per_port == 0 || !std::has_single_bit(options.max_qp_per_port) ||
-      options.poll_delay.count() < 0 || options.min_timeout.count() <= 0) {
+      (!options.carry_payload && options.verify_icrc) || options.poll_delay.count() < 0 ||
+      options.min_timeout.count() <= 0) {
     return wrong;
   }
   std::vector<std::uint32_t> degree(nodes, 0);

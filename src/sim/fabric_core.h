@@ -105,7 +105,11 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
     PortDriver* driver = nullptr;
     Poller* poller = nullptr;
     std::int64_t timer_ns = INT64_MAX;  // of the kTimer event that counts
-    std::int64_t wake_ns = INT64_MAX;   // of the kWake event that counts
+    // What the poller asked for moves later all the time; one event stays scheduled and looks again
+    // when it comes, so that the event queue does not fill with what is out of date.
+    std::int64_t wake_ns = INT64_MAX;        // asked for
+    std::int64_t wake_event_ns = INT64_MAX;  // of the kWake event that counts; not after wake_ns
+    bool poll_pending = false;               // a kPoll event is scheduled
     std::int64_t paused_until_ns = 0;
     bool is_down = false;
   };
@@ -133,6 +137,8 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
   void deliver(std::uint32_t node, std::uint32_t packet) noexcept;
   void on_timer(std::uint32_t port) noexcept;
   void on_wake(std::uint32_t port) noexcept;
+  void on_poll(std::uint32_t port) noexcept;
+  void call_poller(std::uint32_t port) noexcept;
   void arm_timer(std::uint32_t port) noexcept;
   void wake_soon(std::uint32_t port) noexcept;
   void drop(std::uint32_t packet) noexcept;
@@ -161,7 +167,8 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
   std::vector<Port> ports_;       // by node
   std::vector<LinkFaults> faults_;
   std::vector<FaultEvent> scheduled_;
-  roce::TxBatch batch_{kNicPackets};
+  roce::TxBatch batch_;
+  std::vector<std::uint8_t> unseen_;  // a packet's place while its contents are not carried
   std::int64_t now_ns_ = 0;
   std::uint32_t next_serial_ = 0;
   FabricCounters counters_;

@@ -26,6 +26,13 @@ std::uint64_t digest_of(const Packet& packet) noexcept {
   return word;
 }
 
+/// RDMA WRITE and READ response: IBTA table 38, opcodes 6..11 and 13..16. All others carry headers
+/// only, or messages to a program.
+bool is_contents(const iovec& headers) noexcept {
+  const std::uint8_t opcode = *static_cast<const std::uint8_t*>(headers.iov_base);
+  return (opcode >= 6 && opcode <= 11) || (opcode >= 13 && opcode <= 16);
+}
+
 }  // namespace
 
 bool FabricCore::step() noexcept {
@@ -55,6 +62,7 @@ void FabricCore::handle(const Event& event) noexcept {
     case EventKind::kResume: set_paused(event.subject, false); break;
     case EventKind::kTimer: on_timer(event.subject); break;
     case EventKind::kWake: on_wake(event.subject); break;
+    case EventKind::kPoll: on_poll(event.subject); break;
     case EventKind::kFault: apply(scheduled_[event.subject]); break;
   }
 }
@@ -77,7 +85,10 @@ void FabricCore::pump(std::uint32_t port) noexcept {
 
 void FabricCore::take_packet(std::uint32_t port, const roce::TxPacket& from,
                              std::span<const iovec> pieces) noexcept {
-  const std::uint32_t index = pool_.allocate(from.bytes);
+  const std::span<const iovec> own = pieces.subspan(from.first_iov, from.iov_count);
+  const bool is_whole = options_.carry_payload || !is_contents(own[0]);
+  const std::uint32_t index =
+      pool_.allocate(is_whole ? from.bytes : std::min<std::size_t>(from.bytes, kSmallPacketBytes));
   const std::uint8_t* v4 = from.flow->destination.v4();
   const std::uint32_t address = (std::uint32_t{v4[0]} << 24U) | (std::uint32_t{v4[1]} << 16U) |
                                 (std::uint32_t{v4[2]} << 8U) | v4[3];
@@ -89,10 +100,11 @@ void FabricCore::take_packet(std::uint32_t port, const roce::TxPacket& from,
   }
   Packet& packet = pool_[index];
   std::uint8_t* to = packet.payload;
-  for (const iovec& piece : pieces.subspan(from.first_iov, from.iov_count)) {
+  for (const iovec& piece : own.first(is_whole ? own.size() : 1)) {
     std::memcpy(to, piece.iov_base, piece.iov_len);
     to += piece.iov_len;
   }
+  packet.payload_bytes = from.bytes;
   packet.link = kNone;
   packet.source = port;
   packet.destination = destination;
@@ -136,7 +148,12 @@ void FabricCore::deliver(std::uint32_t node, std::uint32_t index) noexcept {
   audit_.add(digest_of(packet));
   ++counters_.delivered_packets;
   roce::RxDatagram datagram;
-  datagram.payload = {packet.payload, packet.payload_bytes};
+  const std::uint8_t* payload = packet.payload;
+  if (packet.stored_bytes() < packet.payload_bytes) {
+    std::memcpy(unseen_.data(), packet.payload, kSmallPacketBytes);
+    payload = unseen_.data();
+  }
+  datagram.payload = {payload, packet.payload_bytes};
   datagram.source = address_of(packet.source);
   datagram.destination = address_of(node);
   datagram.source_port = packet.source_port;
@@ -150,23 +167,43 @@ void FabricCore::deliver(std::uint32_t node, std::uint32_t index) noexcept {
 }
 
 void FabricCore::wake_soon(std::uint32_t port) noexcept {
-  if (ports_[port].poller != nullptr) wake_at(port, now() + options_.poll_delay);
+  Port& own = ports_[port];
+  if (own.poller == nullptr || own.poll_pending) return;
+  own.poll_pending = true;
+  events_.push(now_ns_ + options_.poll_delay.count(), EventKind::kPoll, port);
+}
+
+void FabricCore::on_poll(std::uint32_t port) noexcept {
+  Port& own = ports_[port];
+  if (now_ns_ < own.paused_until_ns) {
+    events_.push(own.paused_until_ns, EventKind::kPoll, port);
+    return;
+  }
+  own.poll_pending = false;
+  call_poller(port);
 }
 
 void FabricCore::wake_at(std::uint32_t port, TimePoint when) noexcept {
   Port& own = ports_[port];
-  const std::int64_t due_ns =
-      std::max({when.time_since_epoch().count(), now_ns_, own.paused_until_ns});
-  if (due_ns >= own.wake_ns) return;
-  own.wake_ns = due_ns;
-  events_.push(due_ns, EventKind::kWake, port);
+  own.wake_ns = std::min(own.wake_ns, std::max(when.time_since_epoch().count(), now_ns_));
+  if (own.wake_ns >= own.wake_event_ns) return;
+  own.wake_event_ns = own.wake_ns;
+  events_.push(own.wake_ns, EventKind::kWake, port);
 }
 
 void FabricCore::on_wake(std::uint32_t port) noexcept {
   Port& own = ports_[port];
-  if (now_ns_ != own.wake_ns) return;
+  if (now_ns_ != own.wake_event_ns) return;  // an earlier one took its place
+  own.wake_event_ns = INT64_MAX;
+  if (own.wake_ns == INT64_MAX) return;
+  own.wake_ns = std::max(own.wake_ns, own.paused_until_ns);
+  if (own.wake_ns > now_ns_) return wake_at(port, TimePoint(Duration(own.wake_ns)));
+  call_poller(port);
+}
+
+void FabricCore::call_poller(std::uint32_t port) noexcept {
+  Port& own = ports_[port];
   own.wake_ns = INT64_MAX;
-  if (now_ns_ < own.paused_until_ns) return wake_at(port, now());
   if (own.poller != nullptr) own.poller->on_wake(now());
 }
 

@@ -31,7 +31,7 @@ bool FabricCore::survive_faults(std::uint32_t index, std::uint32_t packet,
     if (copy != kNone) hold_back(copy, due_ns + faults.reorder_delay.count());
   }
   if (fault_random_.chance_ppm(faults.corrupt_ppm)) {
-    const std::uint64_t bit = fault_random_.below(std::uint64_t{pool_[packet].payload_bytes} * 8U);
+    const std::uint64_t bit = fault_random_.below(std::uint64_t{pool_[packet].stored_bytes()} * 8U);
     pool_[packet].payload[bit / 8U] ^= static_cast<std::uint8_t>(1U << (bit % 8U));
   }
   if (fault_random_.chance_ppm(faults.reorder_ppm)) {

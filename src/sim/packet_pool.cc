@@ -60,7 +60,7 @@ void PacketPool::release(std::uint32_t index) noexcept {
 }
 
 std::uint32_t PacketPool::clone(std::uint32_t index) noexcept {
-  const std::uint32_t copy = allocate(packets_[index].payload_bytes);
+  const std::uint32_t copy = allocate(packets_[index].stored_bytes());
   if (copy == kNone) return kNone;
   const Packet& from = packets_[index];
   Packet& to = packets_[copy];
@@ -68,7 +68,7 @@ std::uint32_t PacketPool::clone(std::uint32_t index) noexcept {
   to = from;
   to.payload = payload;
   to.next = kNone;
-  std::memcpy(to.payload, from.payload, from.payload_bytes);
+  std::memcpy(to.payload, from.payload, from.stored_bytes());
   return copy;
 }
 

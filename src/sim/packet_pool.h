@@ -12,6 +12,8 @@ inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
 /// Ethernet with preamble, gap and FCS, IPv4 and UDP around the UDP payload.
 inline constexpr std::uint32_t kFrameOverheadBytes = 38 + 20 + 8;
 
+inline constexpr std::uint16_t kSmallPacketBytes = 64;
+
 /// A packet in the network.
 struct Packet {
   std::uint32_t next = kNone;     // in whichever list it is
@@ -29,6 +31,10 @@ struct Packet {
   bool is_marked = false;
   std::uint8_t* payload = nullptr;
 
+  /// What of the payload is really there: with its contents left out, the headers.
+  [[nodiscard]] std::uint16_t stored_bytes() const noexcept {
+    return is_large || payload_bytes <= kSmallPacketBytes ? payload_bytes : kSmallPacketBytes;
+  }
   [[nodiscard]] std::uint32_t wire_bytes() const noexcept {
     return payload_bytes + kFrameOverheadBytes;
   }
@@ -40,7 +46,7 @@ struct Packet {
 /// Cost: O(1); allocates a slab when more packets are under way than ever before.
 class PacketPool {
  public:
-  static constexpr std::size_t kSmallBytes = 64;
+  static constexpr std::size_t kSmallBytes = kSmallPacketBytes;
   static constexpr std::size_t kLargeBytes = 4096 + 96;
 
   explicit PacketPool(std::uint32_t max_packets) noexcept : max_packets_(max_packets) {}

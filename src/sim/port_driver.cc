@@ -31,6 +31,7 @@ Result<std::unique_ptr<softverbs::DeviceDriver>> PortDriverFactory::make_driver(
   options.min_timeout = from.min_timeout;
   options.seed = fabric_->random();
   options.verify_icrc = from.verify_icrc;
+  options.store_writes = from.carry_payload;
   auto engine = roce::Engine::create(options, events);
   if (!engine) {
     if (error != nullptr)

@@ -46,6 +46,14 @@ TEST(FabricCreate, MtuThatNoPathHas_IsRefused) {
   EXPECT_FALSE(Fabric::create(two_hosts(), options));
 }
 
+TEST(FabricCreate, ContentsLeftOutWithIcrc_IsRefused) {
+  FabricOptions options;
+  options.carry_payload = false;
+  EXPECT_FALSE(Fabric::create(two_hosts(), options));
+  options.verify_icrc = false;
+  EXPECT_TRUE(Fabric::create(two_hosts(), options));
+}
+
 /// Keeps the times at which it was woken.
 struct Woken : Poller {
   void on_wake(TimePoint now) override { times.push_back(now.time_since_epoch().count()); }
@@ -339,6 +347,23 @@ TEST_F(FabricTraffic, QpnInTheHash_SpreadsEqualFiveTuples) {
     TearDown();
     ends.clear();
   }
+}
+
+TEST_F(FabricTraffic, ContentsLeftOut_SameTimesAndMemoryUnchanged) {
+  std::vector<std::int64_t> times;
+  for (const bool carry : {true, false}) {
+    FabricOptions options;
+    options.verify_icrc = false;
+    options.carry_payload = carry;
+    build(two_hosts(), options);
+    std::fill(ends[0]->bytes.begin(), ends[0]->bytes.end(), std::uint8_t{7});
+    write(0, connect(0, 1, 50'000), 1, 100'000);
+    times.push_back(completed_at(0));
+    EXPECT_EQ(ends[1]->bytes[99'999], carry ? 7 : 0);
+    TearDown();
+    ends.clear();
+  }
+  EXPECT_EQ(times[0], times[1]);
 }
 
 TEST_F(FabricTraffic, RunUntilQuiet_LeavesNoPacketBehind) {
