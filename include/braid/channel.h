@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,6 +35,8 @@ struct PutOptions {
   NotifyIndex notify = kNoNotify;
   /// Handed back in the completion; the channel does not look at it.
   std::uint64_t user_data = 0;
+  /// Instead of ChannelOptions::policy, for this put.
+  std::optional<SchedulerPolicy> policy = std::nullopt;
 };
 
 /// Extent of an atomic and of its result, and the alignment of its target.

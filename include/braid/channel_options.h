@@ -4,12 +4,25 @@
 #include <braid/time.h>
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace braid {
 
 inline constexpr std::uint32_t kMaxLanes = 128;
 inline constexpr std::uint32_t kMaxNotifyIndex = 127;
+
+/// Who decides which lane carries what (docs/architecture.md §4).
+enum class SchedulerPolicy : std::uint8_t {
+  kStaticSplit,  // each put divided over all lanes at once, as HCOMM does
+  kRoundRobin,   // whole segments strictly in turn
+  kDqplb,        // in turn while lanes have room, then whichever completes one
+  kAdaptive,     // by each lane's measured rate
+};
+/// Names as in configuration: static_split, round_robin, dqplb, adaptive.
+[[nodiscard]] std::string_view to_string(SchedulerPolicy policy) noexcept;
+[[nodiscard]] std::optional<SchedulerPolicy> parse_scheduler_policy(std::string_view name) noexcept;
 
 /// Everything about a channel that its user may decide. Each side has its own; `lanes` and the
 /// number of notify ids must agree, and both sides fail with both numbers when they do not.
@@ -26,7 +39,7 @@ struct ChannelOptions {
 
   /// Segments between the next one and the oldest one that is not acknowledged; it bounds what
   /// the receiver has to reorder. Default 1024; a power of two, 1..2^20. The smaller of the two
-  /// sides' values holds. Memory: 32 bytes per segment at the sender, 1 at the receiver. Raise it
+  /// sides' values holds. Memory: 72 bytes per segment at the sender, 1 at the receiver. Raise it
   /// when lanes x lane_depth is larger.
   std::uint32_t window_segments = 1024;
 
@@ -43,6 +56,16 @@ struct ChannelOptions {
   /// devices allow a queue pair (max_qp_init_rd_atom here, max_qp_rd_atom at the peer). 0: no gets
   /// and no atomics, and no memory for them. Raise it for small gets on long paths.
   std::uint32_t read_depth = 16;
+
+  /// Which lane carries what. Default adaptive. The others are there for comparison, and for peers'
+  /// expectations of how much each queue pair carries. PutOptions::policy overrides it.
+  SchedulerPolicy policy = SchedulerPolicy::kAdaptive;
+  /// Puts up to so many bytes go whole to one lane, with adaptive. Default 64 KiB.
+  std::uint32_t small_put_bytes = 64U << 10U;
+  /// Bytes per lane below which static split uses fewer lanes. Default 512 KiB; 1 B..1 GiB.
+  std::uint32_t static_threshold_bytes = 512U << 10U;
+  /// Static split never gives a lane less than the threshold; default false, as HCOMM's formula.
+  bool static_floor = false;
 
   /// Operations accepted and not yet polled as completed. Default 256; 1..65536. Memory: about
   /// 128 bytes each. Beyond, put() says kWouldBlock.

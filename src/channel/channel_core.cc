@@ -17,13 +17,19 @@ constexpr std::uint32_t kControlSendDepth = 2 * channel::ControlBudget::kReceive
 // READs and atomics of the peer that a QP answers at once. Devices keep a resource for each.
 constexpr int kMaxIncomingReads = 16;
 
-channel::Sender::Config sender_config(const ChannelOptions& options,
+channel::Sender::Config sender_config(const DeviceCore& device, const ChannelOptions& options,
                                       const ChannelCore::Agreed& agreed) noexcept {
   channel::Sender::Config config;
   config.lanes = options.lanes;
   config.lane_depth = options.lane_depth;
   config.window = agreed.window_segments;
   config.segment_bytes = options.segment_bytes;
+  const std::uint32_t port_max = device.port_attributes().max_msg_sz;
+  config.max_message_bytes = channel::effective_segment_bytes(
+      channel::kMaxSegmentBytes, port_max == 0 ? channel::kMaxSegmentBytes : port_max);
+  config.small_bytes = options.small_put_bytes;
+  config.static_threshold_bytes = options.static_threshold_bytes;
+  config.static_floor = options.static_floor;
   config.operation_capacity = options.operation_capacity;
   config.peer_receive_depth = agreed.peer_receive_depth;
   config.first_sequence = agreed.first_sequence;
@@ -58,7 +64,7 @@ ChannelCore::ChannelCore(std::shared_ptr<DeviceCore> device, const ChannelOption
                          const Agreed& agreed, std::uint64_t psn_seed)
     : device_(std::move(device)),
       options_(options),
-      sender_(sender_config(options, agreed)),
+      sender_(sender_config(*device_, options, agreed)),
       fetcher_(fetcher_config(options), sender_.operations()),
       receiver_(receiver_config(options, agreed)),
       lanes_(std::make_unique<channel::Lane[]>(options.lanes + 1)),

@@ -42,6 +42,7 @@ Result<Ticket> ChannelCore::put(const LocalRange& local, const RemoteRange& remo
   operation.lkey = local.memory->lkey();
   operation.rkey = remote.rkey;
   operation.notify = options.notify.value;
+  operation.policy = options.policy.value_or(options_.policy);
   const std::uint32_t index = sender_.accept(operation);
   if (index == channel::OperationTable::kNone) return Status(StatusCode::kWouldBlock);
   return sender_.operations().ticket_of(index);
@@ -55,6 +56,9 @@ Result<Ticket> ChannelCore::notify(NotifyIndex index, std::uint64_t user_data) n
   channel::Operation operation;
   operation.user_data = user_data;
   operation.notify = index.value;
+  operation.policy = options_.policy == SchedulerPolicy::kStaticSplit
+                         ? SchedulerPolicy::kRoundRobin  // one segment is enough
+                         : options_.policy;
   const std::uint32_t slot = sender_.accept(operation);
   if (slot == channel::OperationTable::kNone) return Status(StatusCode::kWouldBlock);
   return sender_.operations().ticket_of(slot);

@@ -50,6 +50,24 @@ bool is_mtu(std::uint32_t bytes) noexcept {
 
 }  // namespace
 
+std::string_view to_string(SchedulerPolicy policy) noexcept {
+  switch (policy) {
+    case SchedulerPolicy::kStaticSplit: return "static_split";
+    case SchedulerPolicy::kRoundRobin: return "round_robin";
+    case SchedulerPolicy::kDqplb: return "dqplb";
+    case SchedulerPolicy::kAdaptive: return "adaptive";
+  }
+  return "unknown";
+}
+
+std::optional<SchedulerPolicy> parse_scheduler_policy(std::string_view name) noexcept {
+  for (const SchedulerPolicy policy : {SchedulerPolicy::kStaticSplit, SchedulerPolicy::kRoundRobin,
+                                       SchedulerPolicy::kDqplb, SchedulerPolicy::kAdaptive}) {
+    if (name == to_string(policy)) return policy;
+  }
+  return std::nullopt;
+}
+
 Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::string& why) {
   Checker check(why);
   check.range("lanes", options.lanes, 1, kMaxLanes);
@@ -61,6 +79,8 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
   check.range("lane_depth", options.lane_depth, 1, kMaxDepth);
   check.range("receive_depth", options.receive_depth, 1, kMaxDepth);
   check.range("read_depth", options.read_depth, 0, kMaxReadDepth);
+  check.range("static_threshold_bytes", options.static_threshold_bytes, 1,
+              channel::kMaxSegmentBytes);
   check.range("operation_capacity", options.operation_capacity, 1, kMaxTable);
   check.range("notification_capacity", options.notification_capacity, 1, kMaxTable);
   check.that(is_mtu(options.path_mtu_bytes), "path_mtu_bytes", options.path_mtu_bytes,

@@ -37,6 +37,9 @@ struct Operation {
   std::uint32_t inflight_segments = 0;
   std::uint32_t generation = 0;
   OperationKind kind = OperationKind::kPut;
+  SchedulerPolicy policy = SchedulerPolicy::kAdaptive;
+  std::uint32_t split_lane = 0;   // of static split: whose segment is next
+  std::uint64_t split_begin = 0;  // of static split: where the present chunk begins
   std::uint8_t notify = 0;
   bool active = false;     // accepted and not completed
   bool completed = false;  // its completion waits to be taken

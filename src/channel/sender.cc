@@ -9,7 +9,7 @@ namespace braid::channel {
 Sender::Sender(const Config& config)
     : config_(config),
       window_mask_(config.window - 1),
-      scheduler_(config.lanes, config.lane_depth),
+      scheduler_({config.lanes, config.lane_depth, config.segment_bytes, config.small_bytes}),
       operations_(config.operation_capacity),
       queue_(config.operation_capacity),
       replays_(config.window),
@@ -23,26 +23,65 @@ std::uint32_t Sender::accept(const Operation& operation) noexcept {
   if (index == OperationTable::kNone) return index;
   [[maybe_unused]] const bool pushed = queue_.push(index);
   assert(pushed);
+  queued_bytes_ += operation.total_bytes;
   return index;
 }
 
 void Sender::fill(SegmentPost& post, std::uint64_t number) noexcept {
   const Record& record = record_of(number);
   const Operation& operation = operations_.at(record.operation);
-  const bool last = record.offset + record.bytes == operation.total_bytes;
   post.lane = record.lane;
   post.bytes = record.bytes;
   post.local_address = operation.local_address + record.offset;
   post.remote_address = operation.remote_address + record.offset;
   post.lkey = operation.lkey;
   post.rkey = operation.rkey;
-  post.imm = {sequence_of(number), last ? operation.notify : std::uint8_t{0}, last};
+  post.imm = {sequence_of(number), record.last ? operation.notify : std::uint8_t{0}, record.last};
 }
 
-void Sender::give(std::uint32_t lane, TimePoint now) noexcept {
-  if (scheduler_.outstanding(lane) == 0) counts_[lane].progress_at = now;
-  scheduler_.on_given(lane);
-  ++counts_[lane].posted_segments;
+void Sender::give(Record& record, TimePoint now) noexcept {
+  if (scheduler_.outstanding(record.lane) == 0) counts_[record.lane].progress_at = now;
+  record.stamp = scheduler_.on_given(record.lane, record.bytes, queued_bytes_ > 0, now);
+  ++counts_[record.lane].posted_segments;
+}
+
+bool Sender::choose(Operation& operation, TimePoint now, Choice& choice) noexcept {
+  if (operation.policy == SchedulerPolicy::kStaticSplit) return choose_static(operation, choice);
+  const Demand demand{operation.total_bytes - operation.next_offset, queued_bytes_};
+  return scheduler_.pick(operation.policy, demand, now, choice);
+}
+
+bool Sender::choose_static(const Operation& operation, Choice& choice) const noexcept {
+  const std::uint64_t chunk =
+      std::min<std::uint64_t>(operation.total_bytes - operation.split_begin, kMaxSegmentBytes);
+  const StaticSplit split =
+      static_split(chunk, config_.lanes, config_.static_threshold_bytes, config_.static_floor);
+  const std::uint64_t end = operation.split_begin + split.begin_of(operation.split_lane) +
+                            split.bytes_of(operation.split_lane);
+  const std::uint64_t rest = end - operation.next_offset;
+  choice.bytes =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(rest, config_.max_message_bytes));
+  // Static, but not stubborn: what a lane that is being replaced should carry goes elsewhere.
+  choice.lane =
+      scheduler_.suspended(operation.split_lane) ? scheduler_.pick_any() : operation.split_lane;
+  return choice.lane != Scheduler::kNone && scheduler_.has_room(choice.lane);
+}
+
+bool Sender::advance(Operation& operation, const Choice& choice) const noexcept {
+  operation.next_offset += choice.bytes;
+  if (operation.policy != SchedulerPolicy::kStaticSplit) {
+    return operation.next_offset == operation.total_bytes;
+  }
+  const std::uint64_t chunk =
+      std::min<std::uint64_t>(operation.total_bytes - operation.split_begin, kMaxSegmentBytes);
+  const StaticSplit split =
+      static_split(chunk, config_.lanes, config_.static_threshold_bytes, config_.static_floor);
+  const std::uint64_t end = split.begin_of(operation.split_lane) +
+                            split.bytes_of(operation.split_lane) + operation.split_begin;
+  if (operation.next_offset != end || ++operation.split_lane != config_.lanes) return false;
+  operation.split_lane = 0;
+  operation.split_begin += chunk;
+  return operation.split_begin == operation.total_bytes;
 }
 
 bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
@@ -65,30 +104,31 @@ bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
     blocked_ = Blocked::kFence;
     return false;
   }
-  const std::uint32_t lane = scheduler_.pick();
-  if (lane == Scheduler::kNone) {
+  Choice choice;
+  if (!choose(operation, now, choice)) {
     blocked_ = Blocked::kLanes;
     return false;
   }
   blocked_ = Blocked::kNothing;
-  const Segment segment =
-      plan_segment(operation.total_bytes, operation.next_offset, config_.segment_bytes);
-  record_of(next_) = {now, segment.offset, index, segment.bytes, lane, true};
+  Record& record = record_of(next_);
+  record = {now, operation.next_offset, index, choice.bytes, choice.lane, true, false, {}};
+  queued_bytes_ -= choice.bytes;
+  record.last = advance(operation, choice);
   fill(post, next_);
   ++next_;
   ++inflight_;
   ++operation.inflight_segments;
-  operation.next_offset += segment.bytes;
-  if (segment.last) {
+  if (record.last) {
     operation.planned = true;
     queue_.pop();
   }
-  give(lane, now);
+  give(record, now);
+  if (queue_.empty()) scheduler_.on_drained();
   return true;
 }
 
 bool Sender::replay(SegmentPost& post, TimePoint now) noexcept {
-  const std::uint32_t lane = scheduler_.pick();
+  const std::uint32_t lane = scheduler_.pick_any();
   if (lane == Scheduler::kNone) {
     blocked_ = Blocked::kLanes;
     return false;
@@ -100,7 +140,7 @@ bool Sender::replay(SegmentPost& post, TimePoint now) noexcept {
   record.lane = lane;
   record.posted_at = now;
   fill(post, number);
-  give(lane, now);
+  give(record, now);
   return true;
 }
 
@@ -120,7 +160,7 @@ bool Sender::handle_completion(Sequence sequence, std::uint32_t lane, Status sta
   if (record == nullptr) return false;
   record->under_way = false;
   --inflight_;
-  scheduler_.on_completed(lane);
+  scheduler_.on_completed(lane, record->bytes, record->stamp, record->posted_at, status.ok(), now);
   LaneSendCounts& counts = counts_[lane];
   counts.usual_gap = std::max(now - counts.progress_at, counts.usual_gap - counts.usual_gap / 16);
   counts.progress_at = now;
@@ -154,7 +194,7 @@ bool Sender::resolve(Sequence sequence, std::uint32_t lane, bool arrived, TimePo
   if (record == nullptr) return false;
   // Of no lane until it is yielded again, so that nothing else can end it.
   record->lane = kNoLane;
-  scheduler_.on_completed(lane);
+  scheduler_.on_completed(lane, record->bytes, record->stamp, record->posted_at, false, now);
   ++counts_[lane].replayed_segments;
   const std::int32_t distance = sequence - sequence_of(lowest_);
   [[maybe_unused]] const bool pushed =
@@ -210,6 +250,7 @@ void Sender::fail(Status status) noexcept {
     if (!is_fetch(operations_.at(i).kind)) finish_if_done(i);
   }
   queue_.clear();
+  queued_bytes_ = 0;
 }
 
 void Sender::abandon() noexcept {

@@ -55,6 +55,10 @@ class Sender {
     std::uint32_t lane_depth = 16;
     std::uint32_t window = 1024;  // power of two
     std::uint32_t segment_bytes = 512U << 10U;
+    std::uint32_t max_message_bytes = kMaxSegmentBytes;  // what static split may post at once
+    std::uint32_t small_bytes = 64U << 10U;
+    std::uint32_t static_threshold_bytes = 512U << 10U;
+    bool static_floor = false;
     std::uint32_t operation_capacity = 256;
     std::uint32_t peer_receive_depth = 64;
     Sequence first_sequence = Sequence(0);
@@ -131,6 +135,8 @@ class Sender {
     std::uint32_t bytes = 0;
     std::uint32_t lane = 0;
     bool under_way = false;
+    bool last = false;  // segment of its operation
+    GivenStamp stamp;
   };
 
   [[nodiscard]] Record& record_of(std::uint64_t number) noexcept {
@@ -142,7 +148,11 @@ class Sender {
   /// Record under way with this sequence on this lane, or null.
   [[nodiscard]] Record* find(Sequence sequence, std::uint32_t lane) noexcept;
   void fill(SegmentPost& post, std::uint64_t number) noexcept;
-  void give(std::uint32_t lane, TimePoint now) noexcept;
+  void give(Record& record, TimePoint now) noexcept;
+  [[nodiscard]] bool choose(Operation& operation, TimePoint now, Choice& choice) noexcept;
+  [[nodiscard]] bool choose_static(const Operation& operation, Choice& choice) const noexcept;
+  /// Moves the operation past the bytes of `choice`; true when that was its last segment.
+  bool advance(Operation& operation, const Choice& choice) const noexcept;
   bool replay(SegmentPost& post, TimePoint now) noexcept;
   void finish_if_done(std::uint32_t index) noexcept;
 
@@ -158,6 +168,7 @@ class Sender {
   std::uint64_t lowest_ = 0;  // every sequence below it is acknowledged
   std::uint64_t delivered_ = 0;
   std::uint32_t inflight_ = 0;
+  std::uint64_t queued_bytes_ = 0;  // accepted and in no segment yet
   Blocked blocked_ = Blocked::kIdle;
   Status failure_;
   std::array<LaneSendCounts, kMaxLanes> counts_{};

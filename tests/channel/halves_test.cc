@@ -28,7 +28,13 @@ struct Pair {
   std::vector<std::uint8_t> source, target;
 
   Pair(std::uint32_t lane_count, std::uint32_t window, Sequence first) {
-    send = {lane_count, 3, window, 256, 6, 4, first};
+    send.lanes = lane_count;
+    send.lane_depth = 3;
+    send.window = window;
+    send.segment_bytes = 256;
+    send.operation_capacity = 6;
+    send.peer_receive_depth = 4;
+    send.first_sequence = first;
     receive = {lane_count, 4, window, 5, 127, first};
     sender = std::make_unique<Sender>(send);
     receiver = std::make_unique<Receiver>(receive);
@@ -192,6 +198,7 @@ TEST(Halves, OneLaneStalled_ReceiverReordersAtMostTheWindow) {
   pair.target.resize(1U << 16U);
   Operation operation;
   operation.total_bytes = pair.source.size();
+  operation.policy = SchedulerPolicy::kDqplb;
   ASSERT_NE(pair.sender->accept(operation), OperationTable::kNone);
   for (int round = 0; round < 100; ++round) {
     pair.post_all();

@@ -1,4 +1,4 @@
-// Immediate codec, planner, scheduler, control budget, operation table: each against a trivial
+// Immediate codec, planner, control budget, operation table: each against a trivial
 // model.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,6 @@
 #include "channel/imm.h"
 #include "channel/operation_table.h"
 #include "channel/planner.h"
-#include "channel/scheduler.h"
 
 namespace braid::channel {
 namespace {
@@ -82,72 +81,50 @@ TEST(Planner, BeyondFourGigabytes_OffsetsKeepAllBits) {
   EXPECT_EQ(cut.offset, 5ULL << 30U);
 }
 
-TEST(Scheduler, LanesWithRoom_AreTakenInTurn) {
-  Scheduler scheduler(3, 4);
-  for (std::uint32_t lane = 0; lane < 3; ++lane) ASSERT_TRUE(scheduler.on_granted(lane, 8, 8));
-  std::vector<std::uint32_t> order;
-  for (int i = 0; i < 6; ++i) {
-    order.push_back(scheduler.pick());
-    scheduler.on_given(order.back());
+std::vector<std::uint64_t> tiles(std::uint64_t bytes, std::uint32_t lanes, std::uint64_t threshold,
+                                 bool floor = false) {
+  const StaticSplit split = static_split(bytes, lanes, threshold, floor);
+  std::vector<std::uint64_t> out;
+  std::uint64_t begin = 0;
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+    if (split.bytes_of(lane) > 0) {
+      EXPECT_EQ(split.begin_of(lane), begin);
+    }
+    out.push_back(split.bytes_of(lane));
+    begin += out.back();
   }
-  EXPECT_EQ(order, (std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(begin, bytes);
+  return out;
 }
 
-TEST(Scheduler, LaneAtItsCapOrWithoutCredit_IsPassedOver) {
-  Scheduler scheduler(3, 1);
-  ASSERT_TRUE(scheduler.on_granted(0, 2, 8));
-  ASSERT_TRUE(scheduler.on_granted(2, 2, 8));
-  scheduler.on_given(0);            // full
-  EXPECT_EQ(scheduler.pick(), 2U);  // lane 1 was granted nothing
-  scheduler.on_given(2);
-  EXPECT_EQ(scheduler.pick(), Scheduler::kNone);
-  scheduler.on_completed(2);
-  EXPECT_EQ(scheduler.pick(), 2U);
+// Requirement: 16
+TEST(StaticSplit, GoldenValuesOfTheSeed_AreMet) {
+  constexpr std::uint64_t kT = 512U << 10U;
+  using Tiles = std::vector<std::uint64_t>;
+  EXPECT_EQ(tiles(3, 4, kT), (Tiles{0, 0, 0, 3}));
+  EXPECT_EQ(tiles(4, 4, kT), (Tiles{4, 0, 0, 0}));
+  EXPECT_EQ(tiles(kT + 1, 4, kT), (Tiles{262144, 262145, 0, 0}));
+  EXPECT_EQ(tiles(2 * kT, 4, kT), (Tiles{kT, kT, 0, 0}));
+  EXPECT_EQ(tiles(2 * kT + 1, 4, kT), (Tiles{349525, 349525, 349527, 0}));
+  EXPECT_EQ(tiles(4 * kT - 1, 4, kT), (Tiles{524287, 524287, 524287, 524290}));
+  EXPECT_EQ(tiles(4 * kT + 3, 4, kT), (Tiles{kT, kT, kT, kT + 3}));
 }
 
-TEST(Scheduler, ImpossibleGrants_AreRefused) {
-  Scheduler scheduler(1, 4);
-  EXPECT_TRUE(scheduler.on_granted(0, 8, 8));
-  EXPECT_FALSE(scheduler.on_granted(0, 7, 8));  // fewer than before
-  EXPECT_FALSE(scheduler.on_granted(0, 9, 8));  // more than the depth beyond what was used
-  scheduler.on_given(0);
-  EXPECT_TRUE(scheduler.on_granted(0, 9, 8));
-}
-
-TEST(Scheduler, RandomRun_NeverExceedsCapOrCredit) {
-  Random random(3);
-  constexpr std::uint32_t kLanes = 5, kDepth = 3, kReceives = 4;
-  Scheduler scheduler(kLanes, kDepth);
-  std::vector<std::uint32_t> outstanding(kLanes), given(kLanes), granted(kLanes);
-  for (int i = 0; i < 100'000; ++i) {
-    const auto lane = static_cast<std::uint32_t>(random.below(kLanes));
-    switch (random.below(3)) {
-      case 0: {
-        const std::uint32_t pick = scheduler.pick();
-        bool any = false;
-        for (std::uint32_t l = 0; l < kLanes; ++l) {
-          any = any || (outstanding[l] < kDepth && given[l] < granted[l]);
-        }
-        ASSERT_EQ(pick != Scheduler::kNone, any);
-        if (pick == Scheduler::kNone) break;
-        ASSERT_LT(outstanding[pick], kDepth);
-        ASSERT_LT(given[pick], granted[pick]);
-        scheduler.on_given(pick);
-        ++outstanding[pick];
-        ++given[pick];
-        break;
-      }
-      case 1:
-        if (outstanding[lane] == 0) break;
-        scheduler.on_completed(lane);
-        --outstanding[lane];
-        break;
-      default: {
-        const std::uint32_t total = given[lane] + static_cast<std::uint32_t>(random.below(6));
-        const bool possible = total >= granted[lane] && total - given[lane] <= kReceives;
-        ASSERT_EQ(scheduler.on_granted(lane, total, kReceives), possible);
-        if (possible) granted[lane] = total;
-      }
+// Requirement: 17
+TEST(StaticSplit, FloorMode_NeverGivesALaneLessThanTheThresholdWhenItUsesTwo) {
+  Random random(21);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto lanes = static_cast<std::uint32_t>(1 + random.below(32));
+    const std::uint64_t threshold = 1 + random.below(1U << 20U);
+    const std::uint64_t bytes = lanes + random.below(1U << 26U);
+    std::uint32_t used = 0;
+    std::uint64_t least = UINT64_MAX;
+    for (const std::uint64_t tile : tiles(bytes, lanes, threshold, true)) {
+      used += tile > 0 ? 1 : 0;
+      least = tile > 0 ? std::min(least, tile) : least;
+    }
+    if (used > 1) {
+      ASSERT_GE(least, threshold) << bytes << " over " << lanes;
     }
   }
 }

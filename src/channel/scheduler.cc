@@ -1,0 +1,298 @@
+#include "channel/scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "channel/planner.h"
+
+namespace braid::channel {
+namespace {
+
+// A cut below this costs more in requests than it gains in balance.
+constexpr std::uint32_t kLeastCutBytes = 16U << 10U;
+// While nothing is known of a lane, it is asked with small segments, a few at a time.
+constexpr std::uint32_t kFirstCutBytes = 64U << 10U;
+constexpr std::uint64_t kFirstWindowBytes = 256U << 10U;
+// A sample moves the estimate by a quarter: eight samples after a path changed, a tenth of the
+// difference is left.
+constexpr double kRateGain = 0.25;
+// The least completion time grows by this per completion, so that a longer path is noticed.
+constexpr double kForget = 1.0 / 256;
+// A lane that completed nothing for so long is tried again.
+constexpr Duration kProbeAfter = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Scheduler::Scheduler(const Config& config)
+    : config_(config),
+      least_cut_bytes_(std::min(config.segment_bytes, kLeastCutBytes)),
+      first_cut_bytes_(std::min(config.segment_bytes, kFirstCutBytes)),
+      unknown_count_(config.lanes),
+      freed_(std::size_t{config.lanes} * config.lane_depth) {
+  for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
+    lanes_[lane].window_bytes = std::max<std::uint64_t>(kFirstWindowBytes, first_cut_bytes_);
+  }
+}
+
+std::uint32_t Scheduler::next_in(const LaneSet& set, std::uint32_t from) const noexcept {
+  const std::uint32_t word = from / 64;
+  const std::uint64_t rest = set[word] & (~std::uint64_t{0} << (from % 64));
+  if (rest != 0) return word * 64 + static_cast<std::uint32_t>(std::countr_zero(rest));
+  for (std::uint32_t i = 1; i <= set.size(); ++i) {
+    const std::uint32_t other = (word + i) % static_cast<std::uint32_t>(set.size());
+    if (set[other] == 0) continue;
+    return other * 64 + static_cast<std::uint32_t>(std::countr_zero(set[other]));
+  }
+  return kNone;
+}
+
+void Scheduler::update_room(std::uint32_t lane) noexcept {
+  const LaneState& state = lanes_[lane];
+  const bool open =
+      state.outstanding < config_.lane_depth && state.granted != state.used && !state.suspended;
+  assign(open_, lane, open);
+  assign(ready_, lane, open && state.inflight_bytes < state.window_bytes);
+}
+
+std::uint32_t Scheduler::whole(const Demand& demand) const noexcept {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(demand.rest_bytes, config_.segment_bytes));
+}
+
+std::uint32_t Scheduler::pick_any() const noexcept { return next_in(open_, next_); }
+
+bool Scheduler::pick(SchedulerPolicy policy, const Demand& demand, TimePoint now,
+                     Choice& choice) noexcept {
+  switch (policy) {
+    case SchedulerPolicy::kStaticSplit: assert(false); return false;
+    case SchedulerPolicy::kRoundRobin:
+      choice = {in_turn(), whole(demand)};
+      return has_room(choice.lane);
+    case SchedulerPolicy::kDqplb: choice.bytes = whole(demand); return pick_dqplb(choice.lane);
+    case SchedulerPolicy::kAdaptive: return pick_adaptive(demand, now, choice);
+  }
+  return false;
+}
+
+std::uint32_t Scheduler::in_turn() const noexcept {
+  std::uint32_t lane = next_;
+  for (std::uint32_t i = 0; i < config_.lanes && lanes_[lane].suspended; ++i) {
+    lane = lane + 1 == config_.lanes ? 0 : lane + 1;
+  }
+  return lane;
+}
+
+bool Scheduler::pick_dqplb(std::uint32_t& lane) noexcept {
+  if (!waiting_) {
+    lane = in_turn();
+    waiting_ = !has_room(lane);
+    if (waiting_) freed_.clear();
+    return !waiting_;
+  }
+  // With nothing under way no completion would ever end the wait.
+  if (outstanding_sum_ == 0) {
+    lane = pick_any();
+    return lane != kNone;
+  }
+  for (; !freed_.empty(); freed_.pop()) {
+    lane = freed_.front();
+    // Once given, on_given() takes it off.
+    if (has_room(lane)) return true;
+  }
+  return false;
+}
+
+bool Scheduler::pick_adaptive(const Demand& demand, TimePoint now, Choice& choice) noexcept {
+  if (config_.lanes == 1) {
+    choice = {0, whole(demand)};
+    return has_room(0);
+  }
+  if (demand.rest_bytes == 0) {
+    choice = {pick_any(), 0};
+    return choice.lane != kNone;
+  }
+  if (demand.rest_bytes <= config_.small_bytes && demand.queued_bytes <= config_.small_bytes) {
+    return pick_small(demand, choice);
+  }
+  return pick_shared(demand, now, choice);
+}
+
+double Scheduler::time_to_finish(const LaneState& lane, double bytes) noexcept {
+  if (lane.rate == 0) {
+    // Of a lane that only had small segments the latency is known, and nothing of a new one: it
+    // counts as quick, since that is how something gets known.
+    return lane.least_time * (1 + lane.outstanding);
+  }
+  return (static_cast<double>(lane.inflight_bytes) + bytes) / lane.rate + lane.least_time;
+}
+
+bool Scheduler::pick_small(const Demand& demand, Choice& choice) const noexcept {
+  choice = {kNone, whole(demand)};
+  double best = 0;
+  std::uint32_t lane = next_;
+  for (std::uint32_t i = 0; i < config_.lanes; ++i) {
+    const LaneState& state = lanes_[lane];
+    if (!state.suspended) {
+      const double time = time_to_finish(state, static_cast<double>(demand.rest_bytes));
+      if (choice.lane == kNone || time < best) {
+        choice.lane = lane;
+        best = time;
+      }
+    }
+    if (++lane == config_.lanes) lane = 0;
+  }
+  // A quick lane that is full is worth waiting for: it ends this first all the same.
+  return choice.lane != kNone && has_room(choice.lane);
+}
+
+bool Scheduler::pick_shared(const Demand& demand, TimePoint now, Choice& choice) noexcept {
+  const double queued = static_cast<double>(demand.queued_bytes);
+  const double all = queued + static_cast<double>(inflight_sum_);
+  // Lanes of which nothing is known count as an average one.
+  const double rate_all =
+      known_count_ == 0 ? 0 : rate_sum_ * (1 + static_cast<double>(unknown_count_) / known_count_);
+  // Far from the end every lane may fill its window.
+  const bool far = unknown_count_ == 0 && queued > rate_sum_ * time_of_windows_;
+  const double end = rate_all == 0 ? 0 : all / rate_all;
+  std::uint32_t lane = next_in(ready_, next_);
+  for (std::uint32_t i = 0; i < config_.lanes && lane != kNone; ++i) {
+    const LaneState& state = lanes_[lane];
+    choice.lane = lane;
+    if (state.rate == 0) {
+      choice.bytes = std::min(whole(demand), first_cut_bytes_);
+      return true;
+    }
+    choice.bytes = whole(demand);
+    if (far) return true;
+    const double share = state.rate * end - static_cast<double>(state.inflight_bytes);
+    if (share >= choice.bytes) return true;
+    const bool forgotten = state.outstanding == 0 && now - state.delivered_at > kProbeAfter;
+    if (share >= least_cut_bytes_ || forgotten) {
+      const auto part = static_cast<std::uint32_t>(std::max(share, 0.0));
+      const std::uint32_t cut = std::max(part / kCutAlignment * kCutAlignment, least_cut_bytes_);
+      choice.bytes = std::min(choice.bytes, cut);
+      return true;
+    }
+    const std::uint32_t after = lane + 1 == config_.lanes ? 0 : lane + 1;
+    lane = next_in(ready_, after);
+  }
+  // Each has its share already. What is left, less than the least cut for each, goes where it ends
+  // first, unless all of the quick ones are full: then it waits for one of them.
+  return demand.queued_bytes < std::uint64_t{least_cut_bytes_} * config_.lanes &&
+         pick_small(demand, choice);
+}
+
+GivenStamp Scheduler::on_given(std::uint32_t lane, std::uint32_t bytes, bool more,
+                               TimePoint now) noexcept {
+  LaneState& state = lanes_[lane];
+  if (state.outstanding == 0) state.delivered_at = now;
+  ++state.outstanding;
+  ++outstanding_sum_;
+  ++state.used;
+  state.inflight_bytes += bytes;
+  inflight_sum_ += bytes;
+  if (waiting_ && !freed_.empty() && freed_.front() == lane) freed_.pop();
+  next_ = lane + 1 == config_.lanes ? 0 : lane + 1;
+  update_room(lane);
+  return {state.delivered_bytes, state.delivered_at, !more};
+}
+
+void Scheduler::on_completed(std::uint32_t lane, std::uint32_t bytes, const GivenStamp& stamp,
+                             TimePoint given_at, bool sample, TimePoint now) noexcept {
+  LaneState& state = lanes_[lane];
+  --state.outstanding;
+  --outstanding_sum_;
+  state.inflight_bytes -= bytes;
+  inflight_sum_ -= bytes;
+  if (waiting_) (void)freed_.push(lane);
+  if (sample) {
+    state.delivered_bytes += bytes;
+    // Completions that are polled together bear the same time: the first ones say nothing.
+    const auto interval = static_cast<double>((now - stamp.delivered_at).count());
+    if (interval > 0 && !state.suspended) {
+      const double delivered = static_cast<double>(state.delivered_bytes - stamp.delivered_bytes);
+      update_rate(state, delivered, interval, static_cast<double>((now - given_at).count()),
+                  stamp.starved);
+    }
+    state.delivered_at = now;
+  }
+  update_room(lane);
+}
+
+void Scheduler::update_rate(LaneState& lane, double delivered, double interval, double time,
+                            bool starved) noexcept {
+  lane.least_time = lane.least_time == 0 ? time : std::min(lane.least_time * (1 + kForget), time);
+  // So little says more of the latency than of the rate.
+  if (delivered < least_cut_bytes_) return;
+  const double sample = delivered / interval;
+  const double before = lane.rate;
+  if (before == 0) {
+    --unknown_count_;
+    ++known_count_;
+    lane.rate = sample;
+  } else if (!starved || sample > lane.rate) {
+    // A lane that had nothing more to do shows at least what it can, not at most.
+    lane.rate += (sample - lane.rate) * kRateGain;
+  }
+  lane.window_bytes = static_cast<std::uint64_t>(2 * lane.rate * lane.least_time) +
+                      2 * std::uint64_t{config_.segment_bytes};
+  rate_sum_ += lane.rate - before;
+  time_of_windows_ = std::max(
+      time_of_windows_, static_cast<double>(lane.window_bytes + config_.segment_bytes) / lane.rate);
+  // The sums drift and the largest falls: made anew once per lane and round, on average.
+  if (until_totals_-- == 0) update_totals();
+}
+
+void Scheduler::update_totals() noexcept {
+  until_totals_ = config_.lanes;
+  rate_sum_ = 0;
+  time_of_windows_ = 0;
+  for (std::uint32_t i = 0; i < config_.lanes; ++i) {
+    const LaneState& state = lanes_[i];
+    if (state.rate == 0 || state.suspended) continue;
+    rate_sum_ += state.rate;
+    time_of_windows_ =
+        std::max(time_of_windows_,
+                 static_cast<double>(state.window_bytes + config_.segment_bytes) / state.rate);
+  }
+}
+
+bool Scheduler::on_granted(std::uint32_t lane, std::uint32_t total, std::uint32_t depth) noexcept {
+  LaneState& state = lanes_[lane];
+  const auto growth = static_cast<std::int32_t>(total - state.granted);
+  const auto ahead = static_cast<std::int32_t>(total - state.used);
+  if (growth < 0 || ahead < 0 || static_cast<std::uint32_t>(ahead) > depth) return false;
+  state.granted = total;
+  update_room(lane);
+  return true;
+}
+
+void Scheduler::suspend(std::uint32_t lane) noexcept {
+  LaneState& state = lanes_[lane];
+  if (state.suspended) return;
+  state.suspended = true;
+  // A rate of the path that died says nothing of the next one.
+  --(state.rate == 0 ? unknown_count_ : known_count_);
+  state.rate = 0;
+  state.least_time = 0;
+  update_totals();
+  update_room(lane);
+}
+
+void Scheduler::resume(std::uint32_t lane) noexcept {
+  LaneState& state = lanes_[lane];
+  if (!state.suspended) return;
+  state.suspended = false;
+  ++unknown_count_;
+  state.window_bytes = std::max<std::uint64_t>(kFirstWindowBytes, first_cut_bytes_);
+  update_room(lane);
+}
+
+void Scheduler::renew_credits(std::uint32_t lane, std::uint32_t credits) noexcept {
+  lanes_[lane].used = 0;
+  lanes_[lane].granted = credits;
+  update_room(lane);
+}
+
+}  // namespace braid::channel
