@@ -61,6 +61,10 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
       ->capture_default_str();
   app.add_option("--depth", arguments.lane_depth, "Segments under way per lane at most")
       ->capture_default_str();
+  app.add_option("--policy", arguments.policy,
+                 "Which lane carries what: static_split, round_robin, dqplb or adaptive")
+      ->check(CLI::IsMember({"static_split", "round_robin", "dqplb", "adaptive"}))
+      ->capture_default_str();
   app.add_option("--tclass", arguments.traffic_class,
                  "Traffic class, a multiple of 4; DSCP is a quarter of it");
   app.add_option("--sl", arguments.service_level, "Service level, 0..7");
@@ -103,6 +107,8 @@ MaybeFailure configure(const char* program, const CommonArguments& arguments, co
       static_cast<std::uint32_t>(std::min<std::uint64_t>(arguments.segment_bytes, UINT32_MAX));
   request.base.window_segments = arguments.window_segments;
   request.base.lane_depth = arguments.lane_depth;
+  request.base.policy =
+      parse_scheduler_policy(arguments.policy).value_or(SchedulerPolicy::kAdaptive);
   request.default_lanes = default_lanes;
   if (arguments.lanes != 0) request.lanes = arguments.lanes;
   request.source_ports = arguments.source_ports;

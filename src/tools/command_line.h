@@ -37,6 +37,7 @@ struct CommonArguments {
   std::uint32_t window_segments = 1024;
   std::uint32_t lane_depth = 16;
   // What the configuration says where these are not given.
+  std::string policy = "adaptive";
   std::optional<std::uint32_t> traffic_class;
   std::optional<std::uint32_t> service_level;
   std::optional<std::uint32_t> retry_count;

@@ -116,6 +116,9 @@ void ChannelRandom::run(std::uint64_t seed, const Faults& faults) {
   test::fill(b_source, seed + 100);
   ChannelOptions left, right;
   left.lanes = right.lanes = static_cast<std::uint32_t>(1 + seed % 6);
+  left.policy = static_cast<SchedulerPolicy>(seed / 6 % 4);
+  right.policy = static_cast<SchedulerPolicy>(seed / 24 % 4);
+  left.static_threshold_bytes = 700;
   left.segment_bytes = 1024;
   right.segment_bytes = 640;  // each side cuts as it likes
   left.window_segments = 16;

@@ -78,6 +78,66 @@ INSTANTIATE_TEST_SUITE_P(LanesAndSizes, ChannelSizes,
 
 // Requirement: 59
 // Fault: B16
+class ChannelPolicies : public ChannelTest, public testing::WithParamInterface<SchedulerPolicy> {};
+
+TEST_P(ChannelPolicies, PutsOfAnySize_ArriveWholeAndNotifyOnce) {
+  for (const std::uint64_t bytes : {0ULL, 1ULL, 127ULL, 4096ULL, 70'000ULL, 1'000'003ULL}) {
+    a.reset();
+    b.reset();
+    memories.clear();
+    ChannelOptions options;
+    options.lanes = 5;
+    options.policy = GetParam();
+    options.segment_bytes = 8192;
+    options.static_threshold_bytes = 10'000;
+    transfer(bytes, options);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ChannelPolicies,
+                         testing::Values(SchedulerPolicy::kStaticSplit,
+                                         SchedulerPolicy::kRoundRobin, SchedulerPolicy::kDqplb,
+                                         SchedulerPolicy::kAdaptive));
+
+// Requirement: 16, 18
+TEST_F(ChannelTest, StaticSplit_GivesEachLaneItsTileAndIdleLanesASegmentWithoutBytes) {
+  constexpr std::uint64_t kT = 4096;
+  const std::pair<std::uint64_t, std::vector<std::uint64_t>> cases[] = {
+      {3, {0, 0, 0, 3}},
+      {4, {4, 0, 0, 0}},
+      {kT + 1, {2048, 2049, 0, 0}},
+      {2 * kT, {kT, kT, 0, 0}},
+      {4 * kT - 1, {4095, 4095, 4095, 4098}},
+      {4 * kT + 3, {kT, kT, kT, kT + 3}}};
+  for (const auto& [bytes, tiles] : cases) {
+    a.reset();
+    b.reset();
+    memories.clear();
+    ChannelOptions options;
+    options.policy = SchedulerPolicy::kStaticSplit;
+    options.static_threshold_bytes = kT;
+    options.segment_bytes = 128;  // static split does not cut by it
+    transfer(bytes, options);
+    if (HasFatalFailure()) return;
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      EXPECT_EQ(b->lane_stats(lane).received_segments, 1U);
+      EXPECT_EQ(b->lane_stats(lane).received_bytes, tiles[lane]) << bytes << ", lane " << lane;
+    }
+  }
+}
+
+// Requirement: 18
+// Fault: A14
+TEST_F(ChannelTest, StaticSplitBeyondWhatThePortTakesAtOnce_IsCutAndArrivesWhole) {
+  verbs.max_msg_bytes = 1024;
+  ChannelOptions options;
+  options.policy = SchedulerPolicy::kStaticSplit;
+  options.static_threshold_bytes = 4096;
+  transfer(50'001, options);
+  EXPECT_GT(b->lane_stats(0).received_segments, 10U);
+}
+
 TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
   for (std::uint32_t before = 0; before <= 20; ++before) {
     a.reset();
