@@ -76,8 +76,6 @@ INSTANTIATE_TEST_SUITE_P(LanesAndSizes, ChannelSizes,
                                           testing::Values(0ULL, 1ULL, 127ULL, 4095ULL, 4096ULL,
                                                           4097ULL, 1'000'003ULL)));
 
-// Requirement: 59
-// Fault: B16
 class ChannelPolicies : public ChannelTest, public testing::WithParamInterface<SchedulerPolicy> {};
 
 TEST_P(ChannelPolicies, PutsOfAnySize_ArriveWholeAndNotifyOnce) {
@@ -138,6 +136,8 @@ TEST_F(ChannelTest, StaticSplitBeyondWhatThePortTakesAtOnce_IsCutAndArrivesWhole
   EXPECT_GT(b->lane_stats(0).received_segments, 10U);
 }
 
+// Requirement: 59
+// Fault: B16
 TEST_F(ChannelTest, SequenceWrapsInTheMiddleOfAPut_AtEveryOffset) {
   for (std::uint32_t before = 0; before <= 20; ++before) {
     a.reset();

@@ -141,6 +141,53 @@ TEST_F(ConnectionTest, TrafficClassAndRetriesThatDiffer_AreNoMatterOfTheOtherSid
   EXPECT_EQ(server->take()->options().traffic_class, 0);
 }
 
+// Requirement: 6
+TEST_F(ConnectionTest, EveryQueuePair_HasItsReceivesBeforeItTakesPackets) {
+  ChannelOptions options;
+  options.lanes = 5;
+  options.receive_depth = 23;
+  auto client = dial(options);
+  run(*client, options);
+  ASSERT_TRUE(client_status.ok() && server_status.ok()) << client->why();
+  std::size_t lanes = 0;
+  ASSERT_EQ(verbs.bring_ups().size(), 12U);  // five lanes and the control queue pair, on each side
+  for (const test::QpBringUp& each : verbs.bring_ups()) {
+    EXPECT_GT(each.receives, 0U) << each.qpn;
+    lanes += each.receives == 23 ? 1 : 0;
+  }
+  EXPECT_EQ(lanes, 10U);
+}
+
+// Requirement: 7b, 37, 38
+// Fault: A26
+TEST_F(ConnectionTest, EachSidesOwnQualityOfService_IsWhatItsQueuePairsGet) {
+  ChannelOptions one, two;
+  one.lanes = two.lanes = 3;
+  one.traffic_class = 104;
+  two.traffic_class = 72;
+  one.service_level = 4;
+  two.service_level = 0;
+  one.retry_count = 7;
+  two.retry_count = 1;
+  one.ack_timeout_exponent = 20;
+  two.ack_timeout_exponent = 0;
+  auto client = dial(one);
+  run(*client, two);
+  ASSERT_TRUE(client_status.ok() && server_status.ok()) << client->why();
+  ASSERT_EQ(verbs.bring_ups().size(), 8U);
+  int of_client = 0;
+  for (const test::QpBringUp& each : verbs.bring_ups()) {
+    const bool is_client = each.address.grh.traffic_class == 104;
+    const ChannelOptions& own = is_client ? one : two;
+    of_client += is_client ? 1 : 0;
+    EXPECT_EQ(each.address.grh.traffic_class, own.traffic_class);
+    EXPECT_EQ(each.address.sl, own.service_level);
+    EXPECT_EQ(each.retry_count, own.retry_count);
+    EXPECT_EQ(each.timeout, own.ack_timeout_exponent);
+  }
+  EXPECT_EQ(of_client, 4);
+}
+
 TEST_F(ConnectionTest, SourcePortThatIsForbidden_IsNamedToBothSides) {
   ChannelOptions one;
   one.source_ports = {80};

@@ -390,12 +390,26 @@ int LoopVerbs::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     return 0;
   }
   own.state = attr->qp_state;
+  note_bring_up(own, *attr);
   if (own.state == IBV_QPS_RTR) {
     // A peer that is not there, or not any more, is found out by sending to it.
     const std::size_t index = own.peer_qpn - kFirstQpn;
     own.peer = index < qps_.size() ? qps_[index] : nullptr;
   }
   return 0;
+}
+void LoopVerbs::note_bring_up(const LoopQp& qp, const ibv_qp_attr& attr) {
+  if (attr.qp_state == IBV_QPS_RTR) {
+    bring_ups_.push_back(
+        {.qpn = qp.qp_num, .receives = qp.receives.size(), .address = attr.ah_attr});
+  }
+  if (attr.qp_state != IBV_QPS_RTS) return;
+  for (QpBringUp& each : bring_ups_) {
+    if (each.qpn != qp.qp_num) continue;
+    each.timeout = attr.timeout;
+    each.retry_count = attr.retry_cnt;
+    each.rnr_retry = attr.rnr_retry;
+  }
 }
 int LoopVerbs::destroy_qp(ibv_qp* qp) {
   qps_[qp->qp_num - kFirstQpn] = nullptr;

@@ -15,6 +15,16 @@ struct LoopQp;
 struct LoopSend;
 struct LoopContext;
 
+/// With what a QP was brought up.
+struct QpBringUp {
+  std::uint32_t qpn = 0;
+  std::size_t receives = 0;  // that it had when it began to take packets
+  ibv_ah_attr address{};
+  std::uint8_t timeout = 0;
+  std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry = 0;
+};
+
 /// Two or more channels' device within one test: RDMA_WRITE_WITH_IMM, RDMA_WRITE, RDMA_READ, the
 /// atomics and SEND between QPs of the same LoopVerbs, with bounds, keys, receives and flushing as
 /// verbs demand. Work waits in its QP until deliver() executes it, so the test decides the order
@@ -55,6 +65,8 @@ class LoopVerbs final : public verbs::VerbsApi {
   [[nodiscard]] std::uint64_t doorbells() const { return doorbells_; }
   [[nodiscard]] std::uint64_t cq_overruns() const { return cq_overruns_; }
   [[nodiscard]] std::size_t live_objects() const { return live_; }
+  /// Every bring-up so far, in the order of INIT to RTR.
+  [[nodiscard]] const std::vector<QpBringUp>& bring_ups() const { return bring_ups_; }
   int max_cqe = 1 << 20;
   int max_rd_atomic = 16;
   ibv_atomic_cap atomic_cap = IBV_ATOMIC_HCA;
@@ -102,6 +114,7 @@ class LoopVerbs final : public verbs::VerbsApi {
 
  private:
   friend struct LoopContext;
+  void note_bring_up(const LoopQp& qp, const ibv_qp_attr& attr);
   int post_send(LoopQp& qp, ibv_send_wr* wr, ibv_send_wr** bad);
   int post_recv(LoopQp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
   void execute(LoopQp& qp);
@@ -120,6 +133,7 @@ class LoopVerbs final : public verbs::VerbsApi {
   int refuse_posts_ = 0;
   int refuse_silently_ = 0;
   int refuse_qps_ = 0;
+  std::vector<QpBringUp> bring_ups_;
   bool unplugged_ = false;
   std::uint32_t reads_high_water_ = 0;
   std::uint64_t rnr_count_ = 0;
