@@ -79,8 +79,6 @@ struct ChannelConfig {
   /// False when the number of lanes is the default, so that a device's own expansion may replace
   /// it. An explicit 1 is true.
   bool lanes_configured = false;
-  /// Bytes that a put should have per lane before it is split further. Default 512 KiB.
-  std::uint32_t split_threshold_bytes = 512U << 10U;
   /// How long draining may make no progress. Default 1836 s; 0 = no limit.
   Duration execution_timeout = std::chrono::seconds(1836);
   /// Ports that a listener may take, in this order. Empty: the caller's own default.

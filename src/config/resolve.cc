@@ -161,7 +161,7 @@ Status Resolver::other_values() {
       number("split_threshold", kThresholdVariable, kMultiQpThresholdKib, std::nullopt);
   if (!threshold_kib) return threshold_kib.error();
   config_.execution_timeout = std::chrono::seconds(*execution_s);
-  config_.split_threshold_bytes = static_cast<std::uint32_t>(*threshold_kib << 10U);
+  config_.options.static_threshold_bytes = static_cast<std::uint32_t>(*threshold_kib << 10U);
   return {};
 }
 

@@ -26,7 +26,7 @@ TEST(ConfigSources, NothingSet_DefaultsOfTheProfile) {
   EXPECT_EQ(options.retry_count, 6);
   EXPECT_EQ(options.ack_timeout_exponent, 16);
   EXPECT_EQ(options.connect_timeout, Duration(10s));
-  EXPECT_EQ(config->split_threshold_bytes, 512U << 10U);
+  EXPECT_EQ(config->options.static_threshold_bytes, 512U << 10U);
   EXPECT_EQ(config->execution_timeout, Duration(1836s));
   EXPECT_THAT(config->listen_ports, IsEmpty());
   EXPECT_THAT(config->warnings, IsEmpty());
@@ -70,7 +70,7 @@ TEST(ConfigSources, EveryVariable_ByItsNameAndByItsAlias) {
     ASSERT_TRUE(config) << why;
     EXPECT_EQ(config->options.lanes, 4U);
     EXPECT_THAT(config->options.source_ports, ElementsAre(5001, 5002, 5003, 5004));
-    EXPECT_EQ(config->split_threshold_bytes, 8U << 20U);
+    EXPECT_EQ(config->options.static_threshold_bytes, 8U << 20U);
     EXPECT_EQ(config->options.traffic_class, 104);
     EXPECT_EQ(config->options.service_level, 3);
     EXPECT_EQ(config->options.retry_count, 2);
