@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "sim/fabric_core.h"
+#include "sim/path_choice.h"
 #include "sim/port_driver.h"
 
 namespace braid::sim {
@@ -112,9 +113,7 @@ void FabricCore::take_packet(std::uint32_t port, const roce::TxPacket& from,
   packet.traffic_class = from.flow->traffic_class;
   packet.destination_qpn = destination_qpn_of(packet);
   packet.serial = next_serial_++;
-  packet.flow_hash =
-      mix((static_cast<std::uint64_t>(port) << 32U) | destination) ^
-      mix((static_cast<std::uint64_t>(roce::kRoceUdpPort) << 32U) | from.flow->source_port);
+  packet.flow_hash = flow_hash(port, destination, packet.source_port);
   enqueue(routes_.uplink(port), index);
 }
 
@@ -323,14 +322,8 @@ std::uint32_t FabricCore::choose(std::uint32_t node, const Packet& packet) const
   for (const std::uint32_t link : ways) live += links_[link].is_down ? 0U : 1U;
   if (live == 0) return kNone;
   const Switch& own = switches_[node];
-  std::uint32_t pick = 0;
-  if (own.hash == PathHash::kSourcePortInOrder) {
-    pick = packet.source_port % live;
-  } else if (live > 1) {
-    std::uint64_t word = packet.flow_hash ^ own.seed;
-    if (own.hash == PathHash::kFiveTupleAndQpn) word ^= mix(packet.destination_qpn);
-    pick = static_cast<std::uint32_t>(((mix(word) >> 32U) * live) >> 32U);
-  }
+  std::uint32_t pick = pick_way(own.hash, own.seed, packet.flow_hash, packet.source_port,
+                                packet.destination_qpn, live);
   for (const std::uint32_t link : ways) {
     if (!links_[link].is_down && pick-- == 0) return link;
   }

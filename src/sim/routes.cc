@@ -37,7 +37,13 @@ Routes::Routes(const Topology& topology)
     edge_of_[port] = edge;
   }
   edge_count_ = static_cast<std::uint32_t>(edges.size());
-  set_of_.assign(static_cast<std::size_t>(node_count_) * edge_count_, 0);
+  switch_index_.assign(node_count_, kNone);
+  for (std::uint32_t node = 0; node < node_count_; ++node) {
+    if (uplink_[node] != kNone) continue;
+    switch_index_[node] = static_cast<std::uint32_t>(switches_.size());
+    switches_.push_back(node);
+  }
+  set_of_.assign(switches_.size() * edge_count_, 0);
   sets_.push_back({});  // set 0 is empty
   KnownSets known;
   for (std::uint32_t i = 0; i < edge_count_; ++i) find_ways_to(edges[i], i, known);
@@ -49,11 +55,10 @@ std::vector<std::uint32_t> Routes::distances_to(std::uint32_t edge) const {
   distance[edge] = 0;
   for (std::size_t at = 0; at < queue.size(); ++at) {
     const std::uint32_t node = queue[at];
-    // A port forwards nothing: ways end there, and begin there.
-    if (uplink_[node] != kNone && node != edge) continue;
     for (std::uint32_t i = first_out_[node]; i < first_out_[node + 1]; ++i) {
       const std::uint32_t neighbour = ends_[out_[i]];
-      if (distance[neighbour] != kNone) continue;
+      // A port forwards nothing.
+      if (distance[neighbour] != kNone || uplink_[neighbour] != kNone) continue;
       distance[neighbour] = distance[node] + 1;
       queue.push_back(neighbour);
     }
@@ -64,8 +69,8 @@ std::vector<std::uint32_t> Routes::distances_to(std::uint32_t edge) const {
 void Routes::find_ways_to(std::uint32_t edge, std::uint32_t edge_index, KnownSets& known) {
   const std::vector<std::uint32_t> distance = distances_to(edge);
   std::vector<std::uint32_t> ways;
-  for (std::uint32_t node = 0; node < node_count_; ++node) {
-    if (distance[node] == kNone || node == edge || uplink_[node] != kNone) continue;
+  for (const std::uint32_t node : switches_) {
+    if (distance[node] == kNone || node == edge) continue;
     ways.clear();
     for (std::uint32_t i = first_out_[node]; i < first_out_[node + 1]; ++i) {
       const std::uint32_t next = ends_[out_[i]];
@@ -79,7 +84,7 @@ void Routes::find_ways_to(std::uint32_t edge, std::uint32_t edge_index, KnownSet
           {static_cast<std::uint32_t>(members_.size()), static_cast<std::uint32_t>(ways.size())});
       members_.insert(members_.end(), ways.begin(), ways.end());
     }
-    set_of_[static_cast<std::size_t>(node) * edge_count_ + edge_index] = found->second;
+    set_of_[std::size_t{switch_index_[node]} * edge_count_ + edge_index] = found->second;
   }
 }
 
@@ -87,15 +92,17 @@ std::span<const std::uint32_t> Routes::next_hops(std::uint32_t node,
                                                  std::uint32_t port) const noexcept {
   const std::uint32_t edge = edge_of_[port];
   if (node == edge) return {&downlink_[port], 1};
+  if (switch_index_[node] == kNone) return {};
   const Set& set =
-      sets_[set_of_[static_cast<std::size_t>(node) * edge_count_ + edge_index_of_[edge]]];
+      sets_[set_of_[std::size_t{switch_index_[node]} * edge_count_ + edge_index_of_[edge]]];
   return {members_.data() + set.first, set.count};
 }
 
 std::size_t Routes::memory_bytes() const noexcept {
   const std::size_t words = ends_.capacity() + first_out_.capacity() + out_.capacity() +
                             uplink_.capacity() + downlink_.capacity() + edge_of_.capacity() +
-                            edge_index_of_.capacity() + set_of_.capacity() + members_.capacity();
+                            edge_index_of_.capacity() + switches_.capacity() +
+                            switch_index_.capacity() + set_of_.capacity() + members_.capacity();
   return words * sizeof(std::uint32_t) + sets_.capacity() * sizeof(Set);
 }
 

@@ -48,7 +48,9 @@ class Routes {
   std::vector<std::uint32_t> downlink_;       // by port node: the same cable, towards the port
   std::vector<std::uint32_t> edge_of_;        // by port node: index of the node its cable leads to
   std::vector<std::uint32_t> edge_index_of_;  // by node
-  std::vector<std::uint32_t> set_of_;         // node * edges + edge: index into sets_
+  std::vector<std::uint32_t> switches_;       // nodes that are no ports
+  std::vector<std::uint32_t> switch_index_;   // by node, into switches_
+  std::vector<std::uint32_t> set_of_;         // switch * edges + edge: index into sets_
   struct Set {
     std::uint32_t first = 0;
     std::uint32_t count = 0;

@@ -107,7 +107,7 @@ void add_scenario_options(CLI::App& command, ScenarioOptions& options, bool& as_
       ->capture_default_str();
   command.add_option("--seed", options.seed, "Decides everything random")->capture_default_str();
   command.add_option("--hosts", options.hosts, "Hosts (collide, allreduce) or senders (incast)")
-      ->check(CLI::Range(4, 16384));
+      ->check(CLI::Range(4, 131072));
   command.add_option("--bytes", options.bytes, "Payload of each put, or of the all-reduce")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 34U));
   command.add_option("--lanes", options.lanes, "Lanes per channel")->check(CLI::Range(1, 32));
@@ -135,6 +135,7 @@ int run(int argc, char** argv) {
     if (entry.run == run_allreduce) {
       command->add_flag("--spine-fails", scenario.spine_fails, "A spine dies after 100 us");
       command->add_flag("--background", scenario.has_background, "Other traffic beside it");
+      command->add_flag("--flow-level", scenario.flow_level, "Fluids in place of packets");
     }
     commands.emplace_back(command, &entry);
   }

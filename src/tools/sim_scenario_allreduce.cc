@@ -1,6 +1,8 @@
-// The ring all-reduce at packet level.
+// The ring all-reduce, by packets and by flows.
 #include <algorithm>
 
+#include "sim/audit_hash.h"
+#include "sim/flow_level.h"
 #include "tools/sim_scenario_common.h"
 
 namespace braid::tools {
@@ -45,11 +47,27 @@ class Ring {
 
 sim::ClosOptions ring_clos(std::uint32_t hosts) {
   sim::ClosOptions clos;
+  if (hosts > 2048) {
+    // Three levels: pods of 1024 hosts.
+    clos.pods = (hosts + 1023) / 1024;
+    clos.cores = 64;
+  }
   clos.hosts = hosts;
   clos.hosts_per_leaf = std::min(hosts / 2, 32U);
   clos.spines = std::max(1U, clos.hosts_per_leaf / 2);
   clos.fabric.rate_bits_per_s = 200 * kGbit;  // half as many links, each twice as fast
   return clos;
+}
+
+/// Links from leafs to the first spine of the first pod: what dies with it.
+std::vector<sim::LinkId> links_of_first_spine(const sim::ClosOptions& clos) {
+  std::vector<sim::LinkId> out;
+  const std::uint32_t hosts_per_pod = (clos.hosts + clos.pods - 1) / clos.pods;
+  const std::uint32_t leafs = (hosts_per_pod + clos.hosts_per_leaf - 1) / clos.hosts_per_leaf;
+  for (std::uint32_t leaf = 0; leaf < leafs; ++leaf) {
+    out.push_back(static_cast<sim::LinkId>(clos.hosts + leaf * clos.spines));
+  }
+  return out;
 }
 
 std::string measure(const ScenarioOptions& options, const Policy& policy, const Report& report) {
@@ -86,9 +104,8 @@ std::string measure(const ScenarioOptions& options, const Policy& policy, const 
     }
   }
   if (options.spine_fails) {
-    // The first leaf's and the others' links to the first spine, which the leafs notice.
-    for (std::uint32_t leaf = 0; leaf * clos.hosts_per_leaf < hosts; ++leaf) {
-      const auto link = static_cast<sim::LinkId>(hosts + leaf * clos.spines);
+    // And the leafs notice.
+    for (const sim::LinkId link : links_of_first_spine(clos)) {
       (void)world.fabric().schedule({.at = TimePoint(std::chrono::microseconds(100)),
                                      .kind = sim::FaultKind::kLinkDown,
                                      .link = link});
@@ -119,9 +136,68 @@ std::string measure(const ScenarioOptions& options, const Policy& policy, const 
   return "";
 }
 
+/// One pass of the ring, all hosts at once, as fluids; every pass takes as long.
+std::string measure_flows(const ScenarioOptions& options, sim::FlowLevel::Split split,
+                          const Report& report) {
+  const std::uint32_t hosts = options.hosts != 0 ? options.hosts : 64;
+  const std::uint64_t bytes = options.bytes != 0 ? options.bytes : 64 * kMib;
+  if (hosts < 4) return "a ring needs 4 hosts";
+  const sim::ClosOptions clos = ring_clos(hosts);
+  const sim::Topology topology = sim::make_clos(clos);
+  sim::FlowLevel level(topology, options.seed);
+  if (options.spine_fails) {
+    for (const sim::LinkId link : links_of_first_spine(clos)) level.remove_link(link);
+  }
+  const std::uint64_t chunk = bytes / hosts;
+  Random random(options.seed);
+  ChannelOptions lanes;
+  for (std::uint32_t host = 0; host < hosts; ++host) {
+    scatter_lanes(lanes, options.lanes != 0 ? options.lanes : 4, random);
+    level.add(topology.ports()[host], topology.ports()[(host + 1) % hosts], lanes.source_ports,
+              wire_bytes(chunk), split);
+  }
+  if (options.has_background) {
+    for (std::uint32_t host = 0; host < hosts; host += 8) {
+      level.add(topology.ports()[host], topology.ports()[(host + hosts / 2) % hosts],
+                lanes.source_ports, wire_bytes(bytes / 4), split);
+    }
+  }
+  level.run();
+  std::int64_t slowest_ns = 0;
+  sim::AuditHash audit;
+  for (std::uint32_t host = 0; host < hosts; ++host) {
+    slowest_ns = std::max(slowest_ns, level.end_ns(host));
+    audit.add(static_cast<std::uint64_t>(level.end_ns(host)));
+  }
+  if (slowest_ns == INT64_MAX) return "a host has no way to the next";
+  const std::uint32_t steps = 2 * (hosts - 1);
+  Measurement out;
+  out.scenario = "allreduce";
+  out.policy = split == sim::FlowLevel::Split::kEven ? "flows/even" : "flows/pooled";
+  out.seed = options.seed;
+  out.bytes = bytes;
+  out.time_ns = slowest_ns * steps;
+  out.ratio_to_optimum =
+      static_cast<double>(slowest_ns) / static_cast<double>(fluid_ns(chunk, 100 * kGbit, 0));
+  out.utilisation = 1 / out.ratio_to_optimum;
+  out.audit_hash = audit.value();
+  out.more = {{"hosts", hosts},
+              {"step_ns", static_cast<double>(slowest_ns)},
+              {"flows", static_cast<double>(level.flow_count())},
+              {"background", options.has_background ? 1 : 0},
+              {"spine_fails", options.spine_fails ? 1 : 0}};
+  report(out);
+  return "";
+}
+
 }  // namespace
 
 std::string run_allreduce(const ScenarioOptions& options, const Report& report) {
+  if (options.flow_level) {
+    const std::string failure = measure_flows(options, sim::FlowLevel::Split::kEven, report);
+    if (!failure.empty()) return failure;
+    return measure_flows(options, sim::FlowLevel::Split::kPooled, report);
+  }
   return for_policies(options,
                       [&](const Policy& policy) { return measure(options, policy, report); });
 }

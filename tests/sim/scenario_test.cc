@@ -82,6 +82,33 @@ TEST(ScenarioIncast, LosslessNetwork_DropsNothing) {
   }
 }
 
+TEST(ScenarioAllreduce, FlowsAndPackets_AgreeWhereNothingCollides) {
+  // One leaf: no choice of ways. Packets need propagation and acknowledgements beside.
+  ScenarioOptions options;
+  options.hosts = 4;
+  options.bytes = 32U << 20U;
+  const auto packets = run(run_allreduce, options);
+  options.flow_level = true;
+  const auto flows = run(run_allreduce, options);
+  ASSERT_EQ(flows.size(), 2U);
+  for (const Measurement& one : flows) {
+    const double step = value_of(one, "step_ns");
+    EXPECT_LT(step, value_of(packets[0], "step_ns"));
+    EXPECT_GT(step, value_of(packets[0], "step_ns") * 0.95);
+  }
+}
+
+TEST(ScenarioAllreduce, FlowLevelWithoutASpine_EndsAndIsNoFaster) {
+  ScenarioOptions options;
+  options.flow_level = true;
+  options.hosts = 64;
+  const auto whole = run(run_allreduce, options);
+  options.spine_fails = true;
+  const auto broken = run(run_allreduce, options);
+  ASSERT_EQ(whole.size(), broken.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_GE(broken[i].time_ns, whole[i].time_ns);
+}
+
 TEST(ScenarioPolicy, OneThatIsAskedFor_RunsAlone) {
   ScenarioOptions options;
   options.bytes = 1U << 20U;
