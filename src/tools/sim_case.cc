@@ -70,6 +70,9 @@ ChannelOptions random_options(Random& random, std::uint32_t lanes) {
   options.segment_timeout = std::chrono::seconds(10);
   options.recovery_timeout = std::chrono::milliseconds(200 + random.below(800));
   options.lane_timeout = std::chrono::milliseconds(random.below(3) * 20);
+  static constexpr std::array kPolicies{SchedulerPolicy::kStaticSplit, SchedulerPolicy::kRoundRobin,
+                                        SchedulerPolicy::kDqplb, SchedulerPolicy::kAdaptive};
+  options.policy = kPolicies[random.below(kPolicies.size())];
   options.heal = random.below(8) != 0;
   if (random.below(3) != 0) {
     const auto first = static_cast<std::uint16_t>(49'152 + random.below(10'000));

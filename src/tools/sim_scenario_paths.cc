@@ -7,7 +7,16 @@
 namespace braid::tools {
 
 const std::vector<Policy>& policies() {
-  static const std::vector<Policy> kAll{{"round_robin", [](ChannelOptions&) {}}};
+  static const std::vector<Policy> kAll = [] {
+    std::vector<Policy> all;
+    for (const SchedulerPolicy policy :
+         {SchedulerPolicy::kStaticSplit, SchedulerPolicy::kRoundRobin, SchedulerPolicy::kDqplb,
+          SchedulerPolicy::kAdaptive}) {
+      all.push_back({std::string(to_string(policy)),
+                     [policy](ChannelOptions& options) { options.policy = policy; }});
+    }
+    return all;
+  }();
   return kAll;
 }
 
