@@ -116,8 +116,10 @@ Result<ChannelPair> connect(const Fabric& fabric, const Device& first,
     one.core->keep_stream(stream(there, back));
     two.core->keep_stream(stream(back, there));
   }
-  return ChannelPair{std::make_unique<Channel>(std::move(one.core)),
-                     std::make_unique<Channel>(std::move(two.core))};
+  ChannelPair out;
+  out.first = std::make_unique<Channel>(std::move(one.core));
+  out.second = std::make_unique<Channel>(std::move(two.core));
+  return out;
 }
 
 }  // namespace braid::sim

@@ -41,7 +41,7 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
   void run_until(TimePoint until) noexcept;
   void set_poller(std::uint32_t port, Poller* poller) noexcept { ports_[port].poller = poller; }
   void wake_at(std::uint32_t port, TimePoint when) noexcept;
-  void set_faults(std::uint32_t link, const LinkFaults& faults) noexcept;
+  void set_faults(std::uint32_t index, const LinkFaults& faults) noexcept;
   Status schedule(const FaultEvent& event);
   [[nodiscard]] std::uint64_t audit_hash() const noexcept { return audit_.value(); }
   [[nodiscard]] FabricCounters counters() const noexcept;
@@ -124,17 +124,17 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
 
   // fabric_datapath.cc
   void handle(const Event& event) noexcept;
-  void take_packet(std::uint32_t port, const roce::TxPacket& packet,
+  void take_packet(std::uint32_t port, const roce::TxPacket& from,
                    std::span<const iovec> pieces) noexcept;
-  void enqueue(std::uint32_t link, std::uint32_t packet) noexcept;
-  void start_sending(std::uint32_t link) noexcept;
-  void on_sent(std::uint32_t link) noexcept;
-  void put_on_wire(std::uint32_t link, std::uint32_t packet, std::int64_t due_ns) noexcept;
-  void on_arrival(std::uint32_t link) noexcept;
+  void enqueue(std::uint32_t index, std::uint32_t packet) noexcept;
+  void start_sending(std::uint32_t index) noexcept;
+  void on_sent(std::uint32_t index) noexcept;
+  void put_on_wire(std::uint32_t index, std::uint32_t packet, std::int64_t due_ns) noexcept;
+  void on_arrival(std::uint32_t index) noexcept;
   void arrive(std::uint32_t packet) noexcept;
   void forward(std::uint32_t node, std::uint32_t packet) noexcept;
   [[nodiscard]] std::uint32_t choose(std::uint32_t node, const Packet& packet) const noexcept;
-  void deliver(std::uint32_t node, std::uint32_t packet) noexcept;
+  void deliver(std::uint32_t node, std::uint32_t index) noexcept;
   void on_timer(std::uint32_t port) noexcept;
   void on_wake(std::uint32_t port) noexcept;
   void on_poll(std::uint32_t port) noexcept;
@@ -142,13 +142,13 @@ class FabricCore : public std::enable_shared_from_this<FabricCore> {
   void arm_timer(std::uint32_t port) noexcept;
   void wake_soon(std::uint32_t port) noexcept;
   void drop(std::uint32_t packet) noexcept;
-  void account_waiting(Link& link, std::uint32_t packet) noexcept;
+  void account_waiting(const Packet& packet) noexcept;
   void account_left(const Packet& packet) noexcept;
-  void set_paused(std::uint32_t link, bool paused) noexcept;
+  void set_paused(std::uint32_t index, bool paused) noexcept;
 
   // fabric_faults.cc
   /// Applies the random faults of a link. False when the packet is gone; `due_ns` may grow.
-  [[nodiscard]] bool survive_faults(std::uint32_t link, std::uint32_t packet,
+  [[nodiscard]] bool survive_faults(std::uint32_t index, std::uint32_t packet,
                                     std::int64_t& due_ns) noexcept;
   void hold_back(std::uint32_t packet, std::int64_t until_ns) noexcept;
   void apply(const FaultEvent& event) noexcept;

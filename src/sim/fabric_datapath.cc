@@ -230,7 +230,7 @@ void FabricCore::enqueue(std::uint32_t index, std::uint32_t packet) noexcept {
   ++link.queued_packets;
   link.counters.queue_high_water_bytes =
       std::max(link.counters.queue_high_water_bytes, link.queued_bytes);
-  account_waiting(link, packet);
+  account_waiting(pool_[packet]);
   link.queue.push(pool_, packet);
   if (link.sending == kNone) start_sending(index);
 }
@@ -330,8 +330,7 @@ std::uint32_t FabricCore::choose(std::uint32_t node, const Packet& packet) const
   return kNone;
 }
 
-void FabricCore::account_waiting(Link&, std::uint32_t index) noexcept {
-  const Packet& packet = pool_[index];
+void FabricCore::account_waiting(const Packet& packet) noexcept {
   if (packet.link == kNone) return;
   Link& ingress = links_[packet.link];
   if (ingress.pause_bytes == 0) return;

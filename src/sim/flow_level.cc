@@ -16,6 +16,7 @@ constexpr std::uint64_t kNsPerS = 1'000'000'000;
 
 /// Rounded up, so that nothing ends before its last bit.
 std::int64_t ns_for(std::uint64_t bits, std::uint64_t rate_bits_per_s) noexcept {
+  if (rate_bits_per_s == 0) return INT64_MAX;
   return static_cast<std::int64_t>((Wide{bits} * kNsPerS + rate_bits_per_s - 1) / rate_bits_per_s);
 }
 std::uint64_t bits_in(std::int64_t span_ns, std::uint64_t rate_bits_per_s) noexcept {

@@ -1,5 +1,7 @@
 #include <braid/sim.h>
 
+#include <algorithm>
+
 namespace braid::sim {
 
 NodeId Topology::add_port(std::uint32_t host) {
@@ -39,7 +41,7 @@ namespace {
 std::vector<NodeId> add_clos(Topology& topology, const ClosOptions& options,
                              std::uint32_t first_host) {
   const std::uint32_t pods = options.pods == 0 ? 1 : options.pods;
-  const std::uint32_t hosts_per_pod = (options.hosts + pods - 1) / pods;
+  const std::uint32_t hosts_per_pod = std::max(1U, (options.hosts + pods - 1) / pods);
   const std::uint32_t per_leaf = options.hosts_per_leaf == 0 ? 1 : options.hosts_per_leaf;
   const std::uint32_t groups = (hosts_per_pod + per_leaf - 1) / per_leaf;
   std::vector<NodeId> ports;
@@ -68,10 +70,14 @@ std::vector<NodeId> add_clos(Topology& topology, const ClosOptions& options,
       topology.connect(ports[host * options.rails + rail], leafs[leaf], options.nic);
     }
   }
-  for (std::uint32_t leaf = 0; leaf < leafs.size(); ++leaf) {
-    const std::uint32_t pod = leaf / (groups * options.rails);
+  const std::uint32_t leafs_per_pod = groups * options.rails;
+  for (std::uint32_t leaf = 0, in_pod = 0, pod = 0; leaf < leafs.size(); ++leaf) {
     for (std::uint32_t spine = 0; spine < options.spines; ++spine) {
       topology.connect(leafs[leaf], spines[pod * options.spines + spine], options.fabric);
+    }
+    if (++in_pod == leafs_per_pod) {
+      in_pod = 0;
+      ++pod;
     }
   }
   for (const NodeId spine : spines) {

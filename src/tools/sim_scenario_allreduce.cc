@@ -194,7 +194,7 @@ std::string measure_flows(const ScenarioOptions& options, sim::FlowLevel::Split 
 
 std::string run_allreduce(const ScenarioOptions& options, const Report& report) {
   if (options.flow_level) {
-    const std::string failure = measure_flows(options, sim::FlowLevel::Split::kEven, report);
+    std::string failure = measure_flows(options, sim::FlowLevel::Split::kEven, report);
     if (!failure.empty()) return failure;
     return measure_flows(options, sim::FlowLevel::Split::kPooled, report);
   }

@@ -11,7 +11,9 @@ constexpr std::uint64_t kResultSlots = 64;
 
 std::unique_ptr<Memory> allocate(Device& device, std::uint64_t bytes, MemoryAccess access) {
   Result<Memory> memory = device.allocate(bytes, access);
-  return memory ? std::make_unique<Memory>(std::move(*memory)) : nullptr;
+  std::unique_ptr<Memory> out;
+  if (memory) out = std::make_unique<Memory>(std::move(*memory));
+  return out;
 }
 
 }  // namespace
