@@ -86,7 +86,7 @@ void print_table(const TransferReport& report) {
   for (const LaneStats& lane : report.lanes) {
     if (lane.generation == 0) continue;
     std::printf("lane %u failed and was replaced %u time(s); %" PRIu64
-                " segment(s) went over other lanes\n",
+                " segment(s) were sent again\n",
                 lane.lane, lane.generation, lane.replayed_segments);
   }
   std::printf("sha256 %s %s\n", to_hex(report.digest).c_str(),
