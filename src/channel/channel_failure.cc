@@ -153,6 +153,12 @@ void ChannelCore::fail(Status status, int lane, std::uint32_t vendor_error, cons
   if (state_ != ChannelState::kOpen) return;
   // Once both sides have said that nothing follows, the peer may go at any moment.
   if (close_sent_ && peer_closed()) {
+    // But it may not have heard our farewell, and would wait for it.
+    if (!close_acknowledged_ && stream_ != nullptr) {
+      over_stream_ = true;
+      resend_unconfirmed(now);
+      (void)stream_->flush();
+    }
     state_ = ChannelState::kClosed;
     return;
   }

@@ -296,6 +296,26 @@ TEST_F(ChannelRecovery, AtomicOnADeadLane_EndsAsUnknownAndIsNeverExecutedTwice) 
   EXPECT_EQ(a->state(), ChannelState::kOpen);
 }
 
+TEST_F(ChannelRecovery, SideThatDoesNotHealLeavesAtTheEnd_TheOtherStillHearsItsFarewell) {
+  open();
+  ChannelOptions left, right;
+  right.heal = false;
+  join(left, right);
+  turn();
+  // The farewell of b stays with its device; that of a arrives.
+  verbs.hold(b->stats().control_qpn, true);
+  a->close();
+  b->close();
+  for (int i = 0; i < 20; ++i) turn();
+  EXPECT_EQ(a->state(), ChannelState::kOpen);
+  // Then a finds the control queue pair dead and wants it replaced, which b does not do.
+  verbs.break_qp(a->stats().control_qpn, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_TRUE(turn_until(
+      [&] { return a->state() != ChannelState::kOpen && b->state() != ChannelState::kOpen; }));
+  EXPECT_EQ(a->state(), ChannelState::kClosed) << a->error().text;
+  EXPECT_EQ(b->state(), ChannelState::kClosed) << b->error().text;
+}
+
 TEST_F(ChannelRecovery, QueuePairsCannotBeMadeForAWhile_IsTriedAgain) {
   prepare();
   const Result<Ticket> ticket = put_all();
