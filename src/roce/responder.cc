@@ -194,27 +194,30 @@ bool Responder::begin_write(const Packet& packet) noexcept {
 
 void Responder::execute_write(const Packet& packet) noexcept {
   const OpcodeTraits& traits = traits_of(static_cast<std::uint8_t>(packet.headers.opcode));
-  // Looked at before anything changes: after a receiver-not-ready NAK the packet comes again.
-  if (traits.imm && qp_.receive_queue().empty()) {
-    receiver_not_ready();
-    return;
-  }
+  // Before the receive is looked at: a request that is refused must not first wait for a receive,
+  // and end as the wrong error when none comes. begin_write() can run again.
   if (traits.first && !begin_write(packet)) return;
   const auto count = static_cast<std::uint32_t>(packet.payload.size());
   if (traits.last ? count != state_.write_left_bytes : count >= state_.write_left_bytes) {
     fail(NakCode::kInvalidRequest, IBV_EVENT_QP_REQ_ERR);
     return;
   }
+  std::uint8_t* to = nullptr;
   if (count != 0) {
     // Resolved for every packet, so that deregistration takes effect in the middle of a message.
-    std::uint8_t* to = engine_.memory_.resolve(
-        state_.write_rkey, qp_.init.pd, IBV_ACCESS_REMOTE_WRITE, state_.write_address, count);
+    to = engine_.memory_.resolve(state_.write_rkey, qp_.init.pd, IBV_ACCESS_REMOTE_WRITE,
+                                 state_.write_address, count);
     if (to == nullptr) {
       fail(NakCode::kRemoteAccess, IBV_EVENT_QP_ACCESS_ERR);
       return;
     }
-    if (engine_.options_.store_writes) std::memcpy(to, packet.payload.data(), count);
   }
+  // Before anything is written or counted: after a receiver-not-ready NAK the packet comes again.
+  if (traits.imm && qp_.receive_queue().empty()) {
+    receiver_not_ready();
+    return;
+  }
+  if (count != 0 && engine_.options_.store_writes) std::memcpy(to, packet.payload.data(), count);
   state_.message = ResponderState::Message::kWrite;
   state_.write_address += count;
   state_.write_left_bytes -= count;

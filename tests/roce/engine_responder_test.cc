@@ -220,6 +220,33 @@ TEST_F(ResponderEngine, SeventeenthImmediate_IsRnrWithSixteenReceives) {
   EXPECT_EQ(out[0].headers.psn.value(), 16U);
 }
 
+TEST_F(ResponderEngine, WriteImmediateToBadKeyWithoutReceive_IsAccessErrorAtOnce) {
+  connect();
+  Headers headers = request(Opcode::kWriteOnlyImm, 0);
+  headers.dma_length = 1024;
+  headers.rkey ^= 1U;
+  bed.inject(true, headers, page);
+  const auto out = answers();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].headers.syndrome, nak_syndrome(NakCode::kRemoteAccess));
+  EXPECT_EQ(bed.b.buffer[0], 0);
+}
+
+TEST_F(ResponderEngine, WriteImmediateWithoutReceive_IsRnrWithNothingWrittenThenExecutedOnce) {
+  connect();
+  Headers headers = request(Opcode::kWriteOnlyImm, 0);
+  headers.dma_length = 1024;
+  bed.inject(true, headers, page);
+  const auto refused = answers();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(ack_kind(refused[0].headers.syndrome), AckKind::kRnr);
+  EXPECT_EQ(bed.b.buffer[0], 0);
+  ASSERT_EQ(bed.b.post_recv(3, {}), 0);
+  bed.inject(true, headers, page);
+  EXPECT_EQ(bed.b.poll(bed.b.recv_cq).size(), 1U);
+  EXPECT_EQ(bed.b.buffer[1023], 0x5A);
+}
+
 TEST_F(ResponderEngine, WriteImmediate_ReportsRethLengthAndTheImmediate) {
   connect();
   ASSERT_EQ(bed.b.post_recv(3, {}), 0);
