@@ -364,7 +364,9 @@ TEST(OperationTable, Fences_HoldExactlyWhatCameAfterThemUntilEarlierFetchesEnded
       active.erase(active.begin() + static_cast<std::ptrdiff_t>(which));
       fence_before.erase(fence_before.begin() + static_cast<std::ptrdiff_t>(which));
     }
-    for (const auto& [index, fence] : fence_before) {
+    for (const auto& entry : fence_before) {
+      const std::uint32_t index = entry.first;
+      const std::uint64_t fence = entry.second;
       const bool free = std::none_of(active.begin(), active.end(), [&](const Entry& other) {
         return other.fetch && other.order < fence;
       });
