@@ -25,8 +25,12 @@ BRAID_PACKAGES_BENCH=(
 BRAID_PACKAGES_GATES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm git
 )
+# What the tests against the kernel's Soft-RoCE add: a virtual machine, and what its start takes.
+BRAID_PACKAGES_GUEST=(
+  qemu-system-x86 busybox-static kmod cpio iproute2
+)
 
-# braid_package_list LIST...: prints the packages of the lists (build, test, bench, gates).
+# braid_package_list LIST...: prints the packages of the lists (build, test, bench, gates, guest).
 braid_package_list() {
   local list
   for list in "$@"; do
@@ -35,8 +39,9 @@ braid_package_list() {
       test) printf '%s\n' "${BRAID_PACKAGES_TEST[@]}" ;;
       bench) printf '%s\n' "${BRAID_PACKAGES_BENCH[@]}" ;;
       gates) printf '%s\n' "${BRAID_PACKAGES_GATES[@]}" ;;
+      guest) printf '%s\n' "${BRAID_PACKAGES_GUEST[@]}" ;;
       *)
-        echo "packages.sh: no package list is called '$list' (build, test, bench, gates)" >&2
+        echo "packages.sh: no package list is called '$list' (build, test, bench, gates, guest)" >&2
         return 1
         ;;
     esac
