@@ -9,6 +9,8 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::uint64_t kGbit = 1'000'000'000;
+/// Takes a stall that lost packets cause for the death of a lane.
+constexpr std::uint64_t kHastyLaneTimeoutMs = 20;
 
 sim::LinkOptions random_link(Random& random) {
   static constexpr std::array<std::uint64_t, 5> kRates{10, 25, 100, 200, 400};
@@ -69,7 +71,8 @@ ChannelOptions random_options(Random& random, std::uint32_t lanes) {
   options.keepalive_interval = std::chrono::milliseconds(1 + random.below(20));
   options.segment_timeout = std::chrono::seconds(10);
   options.recovery_timeout = std::chrono::milliseconds(200 + random.below(800));
-  options.lane_timeout = std::chrono::milliseconds(random.below(3) * 20);
+  options.lane_timeout =
+      std::chrono::milliseconds(random.below(8) == 0 ? kHastyLaneTimeoutMs : random.below(2) * 200);
   static constexpr std::array kPolicies{SchedulerPolicy::kStaticSplit, SchedulerPolicy::kRoundRobin,
                                         SchedulerPolicy::kDqplb, SchedulerPolicy::kAdaptive};
   options.policy = kPolicies[random.below(kPolicies.size())];
@@ -175,6 +178,12 @@ SwarmCase make_case(std::uint64_t seed) {
   }
   if (random.below(3) == 0) {
     for (std::uint64_t i = 1 + random.below(3); i > 0; --i) add_event(random, out);
+  }
+  for (const CaseChannel& channel : out.channels) {
+    const Duration hasty = std::chrono::milliseconds(kHastyLaneTimeoutMs);
+    if (channel.first.lane_timeout == hasty || channel.second.lane_timeout == hasty) {
+      out.may_lose_lanes = true;
+    }
   }
   if (!heals) out.may_fail = out.may_lose_lanes;
   return out;
