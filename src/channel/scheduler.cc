@@ -12,15 +12,18 @@ namespace {
 // A cut below this costs more in requests than it gains in balance.
 constexpr std::uint32_t kLeastCutBytes = 16U << 10U;
 // While nothing is known of a lane, it is asked with small segments, a few at a time.
-constexpr std::uint32_t kFirstCutBytes = 64U << 10U;
-constexpr std::uint64_t kFirstWindowBytes = 256U << 10U;
+// So a lane that turns out slow holds a first put back little, and four say how fast it is.
+constexpr std::uint32_t kFirstCutBytes = 16U << 10U;
+constexpr std::uint64_t kFirstWindowBytes = 64U << 10U;
 // A sample moves the estimate by a quarter: eight samples after a path changed, a tenth of the
 // difference is left.
 constexpr double kRateGain = 0.25;
 // The least completion time grows by this per completion, so that a longer path is noticed.
 constexpr double kForget = 1.0 / 256;
-// A lane that completed nothing for so long is tried again.
+// A lane that completed nothing for so long is tried again: with a part of a put that the others
+// carry meanwhile, or, rarely, with a small put, which then takes as long as that lane does.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(20);
+constexpr Duration kProbeSmallAfter = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -113,28 +116,34 @@ bool Scheduler::pick_adaptive(const Demand& demand, TimePoint now, Choice& choic
     return choice.lane != kNone;
   }
   if (demand.rest_bytes <= config_.small_bytes && demand.queued_bytes <= config_.small_bytes) {
-    return pick_small(demand, choice);
+    return pick_small(demand, now, choice);
   }
   return pick_shared(demand, now, choice);
 }
 
-double Scheduler::time_to_finish(const LaneState& lane, double bytes) noexcept {
+double Scheduler::time_to_finish(const LaneState& lane, double bytes, TimePoint now) noexcept {
   if (lane.rate == 0) {
     // Of a lane that only had small segments the latency is known, and nothing of a new one: it
     // counts as quick, since that is how something gets known.
     return lane.least_time * (1 + lane.outstanding);
   }
-  return (static_cast<double>(lane.inflight_bytes) + bytes) / lane.rate + lane.least_time;
+  // One that owes a completion and has been silent is worth less the longer that goes on.
+  const double silent =
+      lane.outstanding == 0 ? 0 : static_cast<double>((now - lane.delivered_at).count());
+  return (static_cast<double>(lane.inflight_bytes) + bytes) / lane.rate +
+         std::max(lane.least_time, silent);
 }
 
-bool Scheduler::pick_small(const Demand& demand, Choice& choice) const noexcept {
+bool Scheduler::pick_small(const Demand& demand, TimePoint now, Choice& choice) const noexcept {
   choice = {kNone, whole(demand)};
   double best = 0;
   std::uint32_t lane = next_;
   for (std::uint32_t i = 0; i < config_.lanes; ++i) {
     const LaneState& state = lanes_[lane];
     if (!state.suspended) {
-      const double time = time_to_finish(state, static_cast<double>(demand.rest_bytes));
+      const bool forgotten = state.outstanding == 0 && now - state.delivered_at > kProbeSmallAfter;
+      const double time =
+          forgotten ? 0 : time_to_finish(state, static_cast<double>(demand.rest_bytes), now);
       if (choice.lane == kNone || time < best) {
         choice.lane = lane;
         best = time;
@@ -180,22 +189,31 @@ bool Scheduler::pick_shared(const Demand& demand, TimePoint now, Choice& choice)
   // Each has its share already. What is left, less than the least cut for each, goes where it ends
   // first, unless all of the quick ones are full: then it waits for one of them.
   return demand.queued_bytes < std::uint64_t{least_cut_bytes_} * config_.lanes &&
-         pick_small(demand, choice);
+         pick_small(demand, now, choice);
 }
 
-GivenStamp Scheduler::on_given(std::uint32_t lane, std::uint32_t bytes, bool more,
-                               TimePoint now) noexcept {
+GivenStamp Scheduler::on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now) noexcept {
   LaneState& state = lanes_[lane];
-  if (state.outstanding == 0) state.delivered_at = now;
+  if (state.outstanding == 0) {
+    state.delivered_at = now;
+    state.first_seen = false;
+  }
+  // With less under way than the path holds it runs empty, and until all of that is through, the
+  // lane shows less than it can.
+  if (!state.measured ||
+      static_cast<double>(state.inflight_bytes) < state.rate * state.least_time) {
+    state.limited_until = state.delivered_bytes + state.inflight_bytes + bytes;
+  }
+  const bool limited = state.delivered_bytes < state.limited_until;
   ++state.outstanding;
   ++outstanding_sum_;
   ++state.used;
   state.inflight_bytes += bytes;
-  inflight_sum_ += bytes;
+  if (!state.suspended) inflight_sum_ += bytes;
   if (waiting_ && !freed_.empty() && freed_.front() == lane) freed_.pop();
   next_ = lane + 1 == config_.lanes ? 0 : lane + 1;
   update_room(lane);
-  return {state.delivered_bytes, state.delivered_at, !more};
+  return {state.delivered_bytes, state.delivered_at, !state.first_seen, limited};
 }
 
 void Scheduler::on_completed(std::uint32_t lane, std::uint32_t bytes, const GivenStamp& stamp,
@@ -204,36 +222,65 @@ void Scheduler::on_completed(std::uint32_t lane, std::uint32_t bytes, const Give
   --state.outstanding;
   --outstanding_sum_;
   state.inflight_bytes -= bytes;
-  inflight_sum_ -= bytes;
+  if (!state.suspended) inflight_sum_ -= bytes;
   if (waiting_) (void)freed_.push(lane);
   if (sample) {
     state.delivered_bytes += bytes;
+    const RateSample taken = take_sample(state, stamp, now);
     // Completions that are polled together bear the same time: the first ones say nothing.
-    const auto interval = static_cast<double>((now - stamp.delivered_at).count());
-    if (interval > 0 && !state.suspended) {
-      const double delivered = static_cast<double>(state.delivered_bytes - stamp.delivered_bytes);
-      update_rate(state, delivered, interval, static_cast<double>((now - given_at).count()),
-                  stamp.starved);
+    if (taken.interval > 0 && !state.suspended) {
+      update_rate(state, taken, static_cast<double>((now - given_at).count()));
     }
     state.delivered_at = now;
   }
   update_room(lane);
 }
 
-void Scheduler::update_rate(LaneState& lane, double delivered, double interval, double time,
-                            bool starved) noexcept {
+Scheduler::RateSample Scheduler::take_sample(LaneState& lane, const GivenStamp& stamp,
+                                             TimePoint now) noexcept {
+  const auto delivered = [&](std::uint64_t before) {
+    return static_cast<double>(lane.delivered_bytes - before);
+  };
+  const auto since = [&](TimePoint at) { return static_cast<double>((now - at).count()); };
+  if (!stamp.first) {
+    return {delivered(stamp.delivered_bytes), since(stamp.delivered_at), stamp.limited};
+  }
+  // What goes onto an idle lane comes back a round trip later, which says nothing of the rate. How
+  // closely the others follow the first one does.
+  if (!lane.first_seen || lane.first_at == now) {
+    lane.first_seen = true;
+    lane.first_at = now;
+    lane.first_bytes = lane.delivered_bytes;
+  } else if (delivered(lane.first_bytes) >= least_cut_bytes_) {
+    return {delivered(lane.first_bytes), since(lane.first_at), false};
+  }
+  return {delivered(stamp.delivered_bytes), since(stamp.delivered_at), true};
+}
+
+void Scheduler::update_rate(LaneState& lane, const RateSample& sample, double time) noexcept {
   lane.least_time = lane.least_time == 0 ? time : std::min(lane.least_time * (1 + kForget), time);
-  // So little says more of the latency than of the rate.
-  if (delivered < least_cut_bytes_) return;
-  const double sample = delivered / interval;
+  const double rate = sample.bytes / sample.interval;
   const double before = lane.rate;
+  // So little says more of the latency than of the rate.
+  const bool little = sample.bytes < least_cut_bytes_;
   if (before == 0) {
+    // What follows the first completion says more.
+    if (little || (sample.at_least && lane.outstanding != 0)) return;
     --unknown_count_;
     ++known_count_;
-    lane.rate = sample;
-  } else if (!starved || sample > lane.rate) {
-    // A lane that had nothing more to do shows at least what it can, not at most.
-    lane.rate += (sample - lane.rate) * kRateGain;
+    lane.rate = rate;
+  } else if (sample.at_least || little) {
+    // The lane shows at least what it can, not at most. But when it takes twice as long as it
+    // should, what is beyond the round trip is owed to the rate.
+    const double expected = sample.bytes / lane.rate + lane.least_time;
+    if (sample.interval > 2 * expected) {
+      lane.rate += (sample.bytes / (sample.interval - lane.least_time) - lane.rate) * kRateGain;
+    } else if (rate > lane.rate && !little) {
+      lane.rate += (rate - lane.rate) * kRateGain;
+    }
+  } else {
+    lane.rate = lane.measured ? lane.rate + (rate - lane.rate) * kRateGain : rate;
+    lane.measured = true;
   }
   lane.window_bytes = static_cast<std::uint64_t>(2 * lane.rate * lane.least_time) +
                       2 * std::uint64_t{config_.segment_bytes};
@@ -274,7 +321,9 @@ void Scheduler::suspend(std::uint32_t lane) noexcept {
   state.suspended = true;
   // A rate of the path that died says nothing of the next one.
   --(state.rate == 0 ? unknown_count_ : known_count_);
+  inflight_sum_ -= state.inflight_bytes;
   state.rate = 0;
+  state.measured = false;
   state.least_time = 0;
   update_totals();
   update_room(lane);
@@ -285,6 +334,7 @@ void Scheduler::resume(std::uint32_t lane) noexcept {
   if (!state.suspended) return;
   state.suspended = false;
   ++unknown_count_;
+  inflight_sum_ += state.inflight_bytes;
   state.window_bytes = std::max<std::uint64_t>(kFirstWindowBytes, first_cut_bytes_);
   update_room(lane);
 }

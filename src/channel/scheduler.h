@@ -26,7 +26,8 @@ struct Choice {
 struct GivenStamp {
   std::uint64_t delivered_bytes = 0;  // of the lane until then
   TimePoint delivered_at{};           // when that was, or when the lane began to work
-  bool starved = false;               // nothing followed: the lane could not show what it can do
+  bool first = false;                 // given before anything of the busy time completed
+  bool limited = false;  // the path had run empty: the lane could not show what it can do
 };
 
 /// Says which lane takes the next segment and how large it is, or that none takes one yet.
@@ -41,11 +42,13 @@ struct GivenStamp {
 ///   whichever lane completes a segment next takes the oldest that waits. (Seed S2, rule 58.)
 /// - adaptive: each lane has a rate, sampled at completions as bytes delivered over the time that
 ///   they took (as BBR does), and a byte window of twice rate x least completion time plus two
-///   segments. With all rates known, everything under way and queued ends at one time T if each
-///   lane gets rate x T; a lane takes a segment only while it stays below that, and a smaller one
-///   when that is all it may take. So a slow lane gets little of a short put, and all lanes finish
-///   a long one together. Puts up to the gate go whole to the lane that finishes them first. A lane
-///   of which nothing was heard for long is given a little, to see whether it became faster.
+///   segments. Of what went onto an idle path only the spacing of the completions counts, not the
+///   round trip before the first; samples of a path that ran empty can only raise the rate. With
+///   all rates known, everything under way and queued ends at one time T if each lane gets rate x
+///   T; a lane takes a segment only while it stays below that, and a smaller one when that is all
+///   it may take. So a slow lane gets little of a short put, and all lanes finish a long one
+///   together. Puts up to the gate go whole to the lane that finishes them first. A lane of which
+///   nothing was heard for long is given a little, to see whether it became faster.
 /// Static split is no matter of lanes' room, so it is in planner.h.
 /// Cost: pick() is O(1) while lanes have room and much is queued, O(lanes) otherwise.
 class Scheduler {
@@ -75,7 +78,7 @@ class Scheduler {
   }
 
   /// The segment was given to `lane`. `more`: further bytes are queued behind it.
-  GivenStamp on_given(std::uint32_t lane, std::uint32_t bytes, bool more, TimePoint now) noexcept;
+  GivenStamp on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now) noexcept;
   /// A segment of `lane` completed. `sample`: with success, so its time says something.
   void on_completed(std::uint32_t lane, std::uint32_t bytes, const GivenStamp& stamp,
                     TimePoint given_at, bool sample, TimePoint now) noexcept;
@@ -108,6 +111,11 @@ class Scheduler {
   }
 
  private:
+  struct RateSample {
+    double bytes = 0;
+    double interval = 0;    // nanoseconds
+    bool at_least = false;  // the lane may be quicker than that
+  };
   using LaneSet = std::array<std::uint64_t, kMaxLanes / 64>;
 
   struct LaneState {
@@ -120,8 +128,14 @@ class Scheduler {
     std::uint64_t window_bytes = 0;
     std::uint64_t delivered_bytes = 0;
     TimePoint delivered_at{};  // of the newest completion, or the beginning of the busy time
-    double rate = 0;           // bytes per nanosecond; 0 = not known
-    double least_time = 0;     // nanoseconds of the quickest completion, slowly forgotten
+    // The first completion of the busy time, if there was one, and delivered_bytes with it.
+    TimePoint first_at{};
+    std::uint64_t first_bytes = 0;
+    std::uint64_t limited_until = 0;  // of delivered_bytes
+    bool first_seen = false;
+    bool measured = false;  // false: the rate is just the least that it can be
+    double rate = 0;        // bytes per nanosecond; 0 = not known
+    double least_time = 0;  // nanoseconds of the quickest completion, slowly forgotten
   };
 
   [[nodiscard]] static bool bit(const LaneSet& set, std::uint32_t lane) noexcept {
@@ -135,16 +149,19 @@ class Scheduler {
   [[nodiscard]] std::uint32_t next_in(const LaneSet& set, std::uint32_t from) const noexcept;
 
   void update_room(std::uint32_t lane) noexcept;
-  void update_rate(LaneState& lane, double delivered, double interval, double time,
-                   bool starved) noexcept;
+  /// What the completion of a segment with that stamp says of the lane's rate.
+  [[nodiscard]] RateSample take_sample(LaneState& lane, const GivenStamp& stamp,
+                                       TimePoint now) noexcept;
+  void update_rate(LaneState& lane, const RateSample& sample, double time) noexcept;
   void update_totals() noexcept;
   /// The lane whose turn it is, or the next one that is not suspended.
   [[nodiscard]] std::uint32_t in_turn() const noexcept;
   [[nodiscard]] bool pick_dqplb(std::uint32_t& lane) noexcept;
   [[nodiscard]] bool pick_adaptive(const Demand& demand, TimePoint now, Choice& choice) noexcept;
-  [[nodiscard]] bool pick_small(const Demand& demand, Choice& choice) const noexcept;
+  [[nodiscard]] bool pick_small(const Demand& demand, TimePoint now, Choice& choice) const noexcept;
   /// Nanoseconds until `bytes` given to the lane now would be done.
-  [[nodiscard]] static double time_to_finish(const LaneState& lane, double bytes) noexcept;
+  [[nodiscard]] static double time_to_finish(const LaneState& lane, double bytes,
+                                             TimePoint now) noexcept;
   [[nodiscard]] bool pick_shared(const Demand& demand, TimePoint now, Choice& choice) noexcept;
   [[nodiscard]] std::uint32_t whole(const Demand& demand) const noexcept;
 

@@ -41,7 +41,7 @@ void Sender::fill(SegmentPost& post, std::uint64_t number) noexcept {
 
 void Sender::give(Record& record, TimePoint now) noexcept {
   if (scheduler_.outstanding(record.lane) == 0) counts_[record.lane].progress_at = now;
-  record.stamp = scheduler_.on_given(record.lane, record.bytes, queued_bytes_ > 0, now);
+  record.stamp = scheduler_.on_given(record.lane, record.bytes, now);
   ++counts_[record.lane].posted_segments;
 }
 
