@@ -11,6 +11,7 @@ NAME
   softverbs   the user-space RoCEv2 device: goodput and latency next to bare UDP, memory per QP,
               cost of the engine without I/O
   connect     channels to another process: time of one with 16 lanes and of 256 at once, memory
+  datapath    what a segment costs beyond the verbs that carry it: nanoseconds and instructions
   sim         the simulated fabric: packets per second on one core, memory per idle host
 
 --json prints one JSON object per figure and line. Further options go to the benchmark program;
@@ -22,6 +23,7 @@ EOF
 case "${1:-}" in
   softverbs) program=softverbs_bench ;;
   connect) program=connect_bench ;;
+  datapath) program=datapath_bench ;;
   sim) program=sim_bench ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; exit 2 ;;

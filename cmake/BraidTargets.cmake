@@ -12,6 +12,7 @@ set(is_googletest $<BOOL:$<TARGET_PROPERTY:BRAID_GOOGLETEST>>)
 target_compile_options(braid_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
   -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough -fno-strict-aliasing
+  -fno-semantic-interposition
   $<$<BOOL:${BRAID_WERROR}>:-Werror>
   # verbs.h and 128-bit products use GNU extensions that -Wpedantic would name in our files.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct -Wno-nested-anon-types>

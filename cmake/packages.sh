@@ -19,7 +19,7 @@ BRAID_PACKAGES_TEST=(
 )
 # What the benchmarks add.
 BRAID_PACKAGES_BENCH=(
-  libbenchmark-dev python3
+  libbenchmark-dev python3 valgrind
 )
 # What the gates of .ci/run add: the second compiler, the formatter, the linter, the sanitizers.
 BRAID_PACKAGES_GATES=(

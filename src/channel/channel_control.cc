@@ -183,6 +183,10 @@ bool ChannelCore::next_news(ControlMessage& message) noexcept {
 bool ChannelCore::send_control(TimePoint now) noexcept {
   const bool close_due =
       close_requested_ && !close_sent_ && sender_.operations().active_count() == 0;
+  // Nearly always there is nothing to say, and the message is large.
+  if (!close_due && !receiver_.grant_due() && links_down_ == 0 && answers_due_ == 0 &&
+      !budget_.must_confirm())
+    return false;
   ControlMessage message;
   if (lanes_[control_link()].sends() + 2 >= 2 * kSlots && !over_stream_) return false;
   if (budget_.may_send() && next_news(message)) {

@@ -20,6 +20,7 @@
 #include "channel/fetcher.h"
 #include "channel/lane.h"
 #include "channel/lane_link.h"
+#include "channel/lane_set.h"
 #include "channel/receiver.h"
 #include "channel/sender.h"
 #include "verbs/rc_setup.h"
@@ -95,6 +96,7 @@ class ChannelCore {
 
  private:
   static constexpr std::uint32_t kPollBatch = 32;
+  static constexpr std::uint32_t kPollRounds = 4;  // batches of sends per progress() at most
   static constexpr std::uint32_t kEventCapacity = 64;
   /// Segments posted per progress() at most, so that completions get their turn.
   static constexpr std::uint32_t kRoundSegments = 256;
@@ -156,6 +158,8 @@ class ChannelCore {
   void handle_receive(const ibv_wc& completion, TimePoint now) noexcept;
   void repost_receives(TimePoint now) noexcept;
   bool post_segments(TimePoint now) noexcept;
+  /// Posts what is staged; false when some of it is held back, or the channel failed.
+  bool post_staged(TimePoint now) noexcept;
   bool post_fetches(TimePoint now) noexcept;
   bool after_post(std::uint32_t lane, int error, TimePoint now) noexcept;
   [[nodiscard]] Status refusal() const noexcept;
@@ -235,6 +239,7 @@ class ChannelCore {
   std::vector<std::byte> stream_frame_;
   TimePoint stream_poll_at_{};
 
+  channel::LaneSet staged_;  // lanes with segments that may not be posted yet
   std::array<ibv_wc, kPollBatch> batch_{};
   std::array<std::uint32_t, kMaxLanes> repost_count_{};
   std::array<std::uint8_t, kPollBatch> repost_lanes_{};

@@ -142,14 +142,20 @@ bool ChannelCore::progress(TimePoint now) noexcept {
 }
 
 bool ChannelCore::poll_sends(TimePoint now) noexcept {
-  const int count = ibv_poll_cq(send_cq_, kPollBatch, batch_.data());
-  if (count < 0) {
-    fail(Status::from_verbs(StatusCode::kInternal, EIO), -1, 0,
-         "the completion queue of the sends cannot be polled", now);
-    return true;
+  bool any = false;
+  // The more completions are taken at once, the longer the chains that replace them.
+  for (std::uint32_t round = 0; round < kPollRounds; ++round) {
+    const int count = ibv_poll_cq(send_cq_, kPollBatch, batch_.data());
+    if (count < 0) {
+      fail(Status::from_verbs(StatusCode::kInternal, EIO), -1, 0,
+           "the completion queue of the sends cannot be polled", now);
+      return true;
+    }
+    for (int i = 0; i < count; ++i) handle_send(batch_[static_cast<std::size_t>(i)], now);
+    any = any || count > 0;
+    if (count < static_cast<int>(kPollBatch)) break;
   }
-  for (int i = 0; i < count; ++i) handle_send(batch_[static_cast<std::size_t>(i)], now);
-  return count > 0;
+  return any;
 }
 
 void ChannelCore::handle_send(const ibv_wc& completion, TimePoint now) noexcept {
@@ -255,30 +261,33 @@ void ChannelCore::repost_receives(TimePoint now) noexcept {
   repost_lane_count_ = 0;
 }
 
-bool ChannelCore::post_segments(TimePoint now) noexcept {
-  auto post_lane = [&](std::uint32_t lane) {
-    return after_post(lane, lanes_[lane].post_segments(), now);
-  };
-  // What a full queue held back goes first: sequences leave in their order per lane.
-  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].segments_staged() && !post_lane(lane) && lanes_[lane].segments_staged()) {
-      return true;
-    }
+bool ChannelCore::post_staged(TimePoint now) noexcept {
+  std::uint32_t lane = staged_.next(0);
+  for (; lane != channel::LaneSet::kNone; lane = staged_.next(lane)) {
+    const bool posted = after_post(lane, lanes_[lane].post_segments(), now);
+    if (!posted && lanes_[lane].segments_staged()) return false;
+    staged_.erase(lane);
+    if (!posted && state_ != ChannelState::kOpen) return false;
   }
+  return true;
+}
+
+bool ChannelCore::post_segments(TimePoint now) noexcept {
+  // What a full queue held back goes first: sequences leave in their order per lane.
+  if (!post_staged(now)) return true;
   channel::SegmentPost post;
   std::uint32_t count = 0;
   while (count < kRoundSegments && sender_.next(post, now)) {
     ++count;
     Lane& lane = lanes_[post.lane];
     lane.stage(post);
-    if (lane.segments_full() && !post_lane(post.lane)) return true;
+    staged_.insert(post.lane);
+    if (lane.segments_full() && !after_post(post.lane, lane.post_segments(), now)) return true;
   }
   if (sender_.blocked() == Sender::Blocked::kWindow) ++stats_.window_stalls;
   if (sender_.blocked() == Sender::Blocked::kLanes) ++stats_.credit_stalls;
   if (count == 0) return false;
-  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    if (lanes_[lane].segments_staged()) (void)post_lane(lane);
-  }
+  (void)post_staged(now);
   return true;
 }
 

@@ -1,7 +1,6 @@
 #include "channel/scheduler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 
 #include "channel/planner.h"
@@ -18,8 +17,10 @@ constexpr std::uint64_t kFirstWindowBytes = 64U << 10U;
 // A sample moves the estimate by a quarter: eight samples after a path changed, a tenth of the
 // difference is left.
 constexpr double kRateGain = 0.25;
-// The least completion time grows by this per completion, so that a longer path is noticed.
+// The least completion time grows by this per sample, so that a longer path is noticed.
 constexpr double kForget = 1.0 / 256;
+// A small put looks at so many lanes: the best of a few is nearly as good as the best of all.
+constexpr std::uint32_t kSmallCandidates = 8;
 // A lane that completed nothing for so long is tried again: with a part of a put that the others
 // carry meanwhile, or, rarely, with a small put, which then takes as long as that lane does.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(20);
@@ -38,35 +39,80 @@ Scheduler::Scheduler(const Config& config)
   }
 }
 
-std::uint32_t Scheduler::next_in(const LaneSet& set, std::uint32_t from) const noexcept {
-  const std::uint32_t word = from / 64;
-  const std::uint64_t rest = set[word] & (~std::uint64_t{0} << (from % 64));
-  if (rest != 0) return word * 64 + static_cast<std::uint32_t>(std::countr_zero(rest));
-  for (std::uint32_t i = 1; i <= set.size(); ++i) {
-    const std::uint32_t other = (word + i) % static_cast<std::uint32_t>(set.size());
-    if (set[other] == 0) continue;
-    return other * 64 + static_cast<std::uint32_t>(std::countr_zero(set[other]));
+std::uint32_t Scheduler::pick_any() const noexcept { return open_.next_round(next_); }
+
+inline void Scheduler::make_plan(const Demand& demand) noexcept {
+  ++plan_;
+  plan_holds_ = true;
+  eligible_ = ready_;
+  planned_bytes_ = demand.queued_bytes + inflight_sum_;
+  // Lanes of which nothing is known count as an average one.
+  const double rate_all =
+      known_count_ == 0 ? 0 : rate_sum_ * (1 + static_cast<double>(unknown_count_) / known_count_);
+  plan_end_ = rate_all == 0 ? 0 : static_cast<double>(planned_bytes_) / rate_all;
+  far_bytes_ =
+      unknown_count_ == 0 ? static_cast<std::uint64_t>(rate_sum_ * time_of_windows_) : UINT64_MAX;
+}
+
+inline std::int64_t Scheduler::allowance(LaneState& lane) const noexcept {
+  if (lane.plan != plan_) {
+    lane.plan = plan_;
+    lane.allowance = static_cast<std::int64_t>(lane.rate * plan_end_) -
+                     static_cast<std::int64_t>(lane.inflight_bytes);
   }
-  return kNone;
+  return lane.allowance;
 }
 
-void Scheduler::update_room(std::uint32_t lane) noexcept {
-  const LaneState& state = lanes_[lane];
-  const bool open =
-      state.outstanding < config_.lane_depth && state.granted != state.used && !state.suspended;
-  assign(open_, lane, open);
-  assign(ready_, lane, open && state.inflight_bytes < state.window_bytes);
+inline bool Scheduler::pick_by_plan(const Demand& demand, TimePoint now, Choice& choice) noexcept {
+  const bool far = demand.queued_bytes > far_bytes_;
+  std::uint32_t lane = eligible_.next_round(next_);
+  while (lane != kNone) {
+    LaneState& state = lanes_[lane];
+    choice.lane = lane;
+    if (state.rate == 0) {
+      choice.bytes = std::min(whole(demand), first_cut_bytes_);
+      return true;
+    }
+    choice.bytes = whole(demand);
+    if (far) return true;
+    const std::int64_t share = allowance(state);
+    if (share >= choice.bytes) return true;
+    const bool forgotten = state.outstanding == 0 && now - state.delivered_at > kProbeAfter;
+    if (share >= least_cut_bytes_ || forgotten) {
+      const auto part = static_cast<std::uint32_t>(std::max<std::int64_t>(share, 0));
+      const std::uint32_t cut = std::max(part / kCutAlignment * kCutAlignment, least_cut_bytes_);
+      choice.bytes = std::min(choice.bytes, cut);
+      return true;
+    }
+    eligible_.erase(lane);
+    lane = eligible_.next_round(lane);
+  }
+  return false;
 }
 
-std::uint32_t Scheduler::whole(const Demand& demand) const noexcept {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(demand.rest_bytes, config_.segment_bytes));
+inline bool Scheduler::pick_shared(const Demand& demand, TimePoint now, Choice& choice) noexcept {
+  if (!plan_holds_ || planned_bytes_ != demand.queued_bytes + inflight_sum_) make_plan(demand);
+  if (pick_by_plan(demand, now, choice)) return true;
+  // Each has its share already. What is left, less than the least cut for each, goes where it ends
+  // first, unless all of the quick ones are full: then it waits for one of them.
+  return demand.queued_bytes < std::uint64_t{least_cut_bytes_} * config_.lanes &&
+         pick_small(demand, now, choice);
 }
 
-std::uint32_t Scheduler::pick_any() const noexcept { return next_in(open_, next_); }
+inline bool Scheduler::pick_adaptive(const Demand& demand, TimePoint now, Choice& choice) noexcept {
+  if (unsampled_count_ > 0) take_samples(now);
+  if (demand.rest_bytes == 0) {
+    choice = {pick_any(), 0};
+    return choice.lane != kNone;
+  }
+  if (demand.rest_bytes <= config_.small_bytes && demand.queued_bytes <= config_.small_bytes) {
+    return pick_small(demand, now, choice);
+  }
+  return pick_shared(demand, now, choice);
+}
 
-bool Scheduler::pick(SchedulerPolicy policy, const Demand& demand, TimePoint now,
-                     Choice& choice) noexcept {
+bool Scheduler::pick_of_many(SchedulerPolicy policy, const Demand& demand, TimePoint now,
+                             Choice& choice) noexcept {
   switch (policy) {
     case SchedulerPolicy::kStaticSplit: assert(false); return false;
     case SchedulerPolicy::kRoundRobin:
@@ -106,21 +152,6 @@ bool Scheduler::pick_dqplb(std::uint32_t& lane) noexcept {
   return false;
 }
 
-bool Scheduler::pick_adaptive(const Demand& demand, TimePoint now, Choice& choice) noexcept {
-  if (config_.lanes == 1) {
-    choice = {0, whole(demand)};
-    return has_room(0);
-  }
-  if (demand.rest_bytes == 0) {
-    choice = {pick_any(), 0};
-    return choice.lane != kNone;
-  }
-  if (demand.rest_bytes <= config_.small_bytes && demand.queued_bytes <= config_.small_bytes) {
-    return pick_small(demand, now, choice);
-  }
-  return pick_shared(demand, now, choice);
-}
-
 double Scheduler::time_to_finish(const LaneState& lane, double bytes, TimePoint now) noexcept {
   if (lane.rate == 0) {
     // Of a lane that only had small segments the latency is known, and nothing of a new one: it
@@ -130,7 +161,7 @@ double Scheduler::time_to_finish(const LaneState& lane, double bytes, TimePoint 
   // One that owes a completion and has been silent is worth less the longer that goes on.
   const double silent =
       lane.outstanding == 0 ? 0 : static_cast<double>((now - lane.delivered_at).count());
-  return (static_cast<double>(lane.inflight_bytes) + bytes) / lane.rate +
+  return (static_cast<double>(lane.inflight_bytes) + bytes) * lane.time_per_byte +
          std::max(lane.least_time, silent);
 }
 
@@ -138,9 +169,11 @@ bool Scheduler::pick_small(const Demand& demand, TimePoint now, Choice& choice) 
   choice = {kNone, whole(demand)};
   double best = 0;
   std::uint32_t lane = next_;
-  for (std::uint32_t i = 0; i < config_.lanes; ++i) {
+  std::uint32_t candidates = 0;
+  for (std::uint32_t i = 0; i < config_.lanes && candidates < kSmallCandidates; ++i) {
     const LaneState& state = lanes_[lane];
     if (!state.suspended) {
+      ++candidates;
       const bool forgotten = state.outstanding == 0 && now - state.delivered_at > kProbeSmallAfter;
       const double time =
           forgotten ? 0 : time_to_finish(state, static_cast<double>(demand.rest_bytes), now);
@@ -155,89 +188,21 @@ bool Scheduler::pick_small(const Demand& demand, TimePoint now, Choice& choice) 
   return choice.lane != kNone && has_room(choice.lane);
 }
 
-bool Scheduler::pick_shared(const Demand& demand, TimePoint now, Choice& choice) noexcept {
-  const double queued = static_cast<double>(demand.queued_bytes);
-  const double all = queued + static_cast<double>(inflight_sum_);
-  // Lanes of which nothing is known count as an average one.
-  const double rate_all =
-      known_count_ == 0 ? 0 : rate_sum_ * (1 + static_cast<double>(unknown_count_) / known_count_);
-  // Far from the end every lane may fill its window.
-  const bool far = unknown_count_ == 0 && queued > rate_sum_ * time_of_windows_;
-  const double end = rate_all == 0 ? 0 : all / rate_all;
-  std::uint32_t lane = next_in(ready_, next_);
-  for (std::uint32_t i = 0; i < config_.lanes && lane != kNone; ++i) {
-    const LaneState& state = lanes_[lane];
-    choice.lane = lane;
-    if (state.rate == 0) {
-      choice.bytes = std::min(whole(demand), first_cut_bytes_);
-      return true;
-    }
-    choice.bytes = whole(demand);
-    if (far) return true;
-    const double share = state.rate * end - static_cast<double>(state.inflight_bytes);
-    if (share >= choice.bytes) return true;
-    const bool forgotten = state.outstanding == 0 && now - state.delivered_at > kProbeAfter;
-    if (share >= least_cut_bytes_ || forgotten) {
-      const auto part = static_cast<std::uint32_t>(std::max(share, 0.0));
-      const std::uint32_t cut = std::max(part / kCutAlignment * kCutAlignment, least_cut_bytes_);
-      choice.bytes = std::min(choice.bytes, cut);
-      return true;
-    }
-    const std::uint32_t after = lane + 1 == config_.lanes ? 0 : lane + 1;
-    lane = next_in(ready_, after);
+void Scheduler::take_samples(TimePoint now) noexcept {
+  for (std::uint32_t i = 0; i < unsampled_count_; ++i) {
+    LaneState& state = lanes_[unsampled_[i]];
+    state.unsampled = false;
+    const RateSample sample = take_sample(state, state.stamp, unsampled_at_);
+    const auto time = static_cast<double>((unsampled_at_ - state.given_at).count());
+    if (sample.interval > 0) update_rate(state, sample, time);
+    state.delivered_at = unsampled_at_;
   }
-  // Each has its share already. What is left, less than the least cut for each, goes where it ends
-  // first, unless all of the quick ones are full: then it waits for one of them.
-  return demand.queued_bytes < std::uint64_t{least_cut_bytes_} * config_.lanes &&
-         pick_small(demand, now, choice);
-}
-
-GivenStamp Scheduler::on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now) noexcept {
-  LaneState& state = lanes_[lane];
-  if (state.outstanding == 0) {
-    state.delivered_at = now;
-    state.first_seen = false;
-  }
-  // With less under way than the path holds it runs empty, and until all of that is through, the
-  // lane shows less than it can.
-  if (!state.measured ||
-      static_cast<double>(state.inflight_bytes) < state.rate * state.least_time) {
-    state.limited_until = state.delivered_bytes + state.inflight_bytes + bytes;
-  }
-  const bool limited = state.delivered_bytes < state.limited_until;
-  ++state.outstanding;
-  ++outstanding_sum_;
-  ++state.used;
-  state.inflight_bytes += bytes;
-  if (!state.suspended) inflight_sum_ += bytes;
-  if (waiting_ && !freed_.empty() && freed_.front() == lane) freed_.pop();
-  next_ = lane + 1 == config_.lanes ? 0 : lane + 1;
-  update_room(lane);
-  return {state.delivered_bytes, state.delivered_at, !state.first_seen, limited};
-}
-
-void Scheduler::on_completed(std::uint32_t lane, std::uint32_t bytes, const GivenStamp& stamp,
-                             TimePoint given_at, bool sample, TimePoint now) noexcept {
-  LaneState& state = lanes_[lane];
-  --state.outstanding;
-  --outstanding_sum_;
-  state.inflight_bytes -= bytes;
-  if (!state.suspended) inflight_sum_ -= bytes;
-  if (waiting_) (void)freed_.push(lane);
-  if (sample) {
-    state.delivered_bytes += bytes;
-    const RateSample taken = take_sample(state, stamp, now);
-    // Completions that are polled together bear the same time: the first ones say nothing.
-    if (taken.interval > 0 && !state.suspended) {
-      update_rate(state, taken, static_cast<double>((now - given_at).count()));
-    }
-    state.delivered_at = now;
-  }
-  update_room(lane);
+  unsampled_count_ = 0;
+  unsampled_at_ = now;
 }
 
 Scheduler::RateSample Scheduler::take_sample(LaneState& lane, const GivenStamp& stamp,
-                                             TimePoint now) noexcept {
+                                             TimePoint now) const noexcept {
   const auto delivered = [&](std::uint64_t before) {
     return static_cast<double>(lane.delivered_bytes - before);
   };
@@ -272,7 +237,7 @@ void Scheduler::update_rate(LaneState& lane, const RateSample& sample, double ti
   } else if (sample.at_least || little) {
     // The lane shows at least what it can, not at most. But when it takes twice as long as it
     // should, what is beyond the round trip is owed to the rate.
-    const double expected = sample.bytes / lane.rate + lane.least_time;
+    const double expected = sample.bytes * lane.time_per_byte + lane.least_time;
     if (sample.interval > 2 * expected) {
       lane.rate += (sample.bytes / (sample.interval - lane.least_time) - lane.rate) * kRateGain;
     } else if (rate > lane.rate && !little) {
@@ -282,13 +247,19 @@ void Scheduler::update_rate(LaneState& lane, const RateSample& sample, double ti
     lane.rate = lane.measured ? lane.rate + (rate - lane.rate) * kRateGain : rate;
     lane.measured = true;
   }
-  lane.window_bytes = static_cast<std::uint64_t>(2 * lane.rate * lane.least_time) +
-                      2 * std::uint64_t{config_.segment_bytes};
+  lane.time_per_byte = 1 / lane.rate;
+  const double path_bytes = lane.rate * lane.least_time;
+  if (lane.measured) lane.path_bytes = static_cast<std::uint64_t>(path_bytes);
+  lane.window_bytes =
+      static_cast<std::uint64_t>(2 * path_bytes) + 2 * std::uint64_t{config_.segment_bytes};
   rate_sum_ += lane.rate - before;
-  time_of_windows_ = std::max(
-      time_of_windows_, static_cast<double>(lane.window_bytes + config_.segment_bytes) / lane.rate);
+  time_of_windows_ = std::max(time_of_windows_, time_of_window(lane));
   // The sums drift and the largest falls: made anew once per lane and round, on average.
   if (until_totals_-- == 0) update_totals();
+}
+
+double Scheduler::time_of_window(const LaneState& lane) const noexcept {
+  return static_cast<double>(lane.window_bytes + config_.segment_bytes) * lane.time_per_byte;
 }
 
 void Scheduler::update_totals() noexcept {
@@ -299,9 +270,7 @@ void Scheduler::update_totals() noexcept {
     const LaneState& state = lanes_[i];
     if (state.rate == 0 || state.suspended) continue;
     rate_sum_ += state.rate;
-    time_of_windows_ =
-        std::max(time_of_windows_,
-                 static_cast<double>(state.window_bytes + config_.segment_bytes) / state.rate);
+    time_of_windows_ = std::max(time_of_windows_, time_of_window(state));
   }
 }
 
@@ -311,6 +280,7 @@ bool Scheduler::on_granted(std::uint32_t lane, std::uint32_t total, std::uint32_
   const auto ahead = static_cast<std::int32_t>(total - state.used);
   if (growth < 0 || ahead < 0 || static_cast<std::uint32_t>(ahead) > depth) return false;
   state.granted = total;
+  plan_holds_ = false;
   update_room(lane);
   return true;
 }
@@ -318,12 +288,15 @@ bool Scheduler::on_granted(std::uint32_t lane, std::uint32_t total, std::uint32_
 void Scheduler::suspend(std::uint32_t lane) noexcept {
   LaneState& state = lanes_[lane];
   if (state.suspended) return;
+  take_samples(unsampled_at_);
   state.suspended = true;
   // A rate of the path that died says nothing of the next one.
+  plan_holds_ = false;
   --(state.rate == 0 ? unknown_count_ : known_count_);
   inflight_sum_ -= state.inflight_bytes;
   state.rate = 0;
   state.measured = false;
+  state.path_bytes = UINT64_MAX;
   state.least_time = 0;
   update_totals();
   update_room(lane);
@@ -334,6 +307,7 @@ void Scheduler::resume(std::uint32_t lane) noexcept {
   if (!state.suspended) return;
   state.suspended = false;
   ++unknown_count_;
+  plan_holds_ = false;
   inflight_sum_ += state.inflight_bytes;
   state.window_bytes = std::max<std::uint64_t>(kFirstWindowBytes, first_cut_bytes_);
   update_room(lane);

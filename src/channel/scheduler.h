@@ -3,10 +3,12 @@
 #include <braid/channel_options.h>
 #include <braid/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "base/ring.h"
+#include "channel/lane_set.h"
 
 namespace braid::channel {
 
@@ -50,10 +52,12 @@ struct GivenStamp {
 ///   together. Puts up to the gate go whole to the lane that finishes them first. A lane of which
 ///   nothing was heard for long is given a little, to see whether it became faster.
 /// Static split is no matter of lanes' room, so it is in planner.h.
-/// Cost: pick() is O(1) while lanes have room and much is queued, O(lanes) otherwise.
+/// Cost: pick() is O(1) while lanes have room and much is queued, O(lanes) at the end of the queue;
+/// a small put looks at eight lanes at most. What completions of one moment say of a lane's rate is
+/// worked out once, when the next segment is picked, not for each of them.
 class Scheduler {
  public:
-  static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::uint32_t kNone = LaneSet::kNone;
 
   struct Config {
     std::uint32_t lanes = 1;
@@ -70,15 +74,16 @@ class Scheduler {
                           Choice& choice) noexcept;
   /// Any lane with room, in turn: for a segment whose size is settled.
   [[nodiscard]] std::uint32_t pick_any() const noexcept;
-  [[nodiscard]] bool has_room(std::uint32_t lane) const noexcept { return bit(open_, lane); }
+  [[nodiscard]] bool has_room(std::uint32_t lane) const noexcept { return open_.contains(lane); }
   /// Nothing waits any more: for dqplb a new turn begins.
   void on_drained() noexcept {
     waiting_ = false;
     freed_.clear();
   }
 
-  /// The segment was given to `lane`. `more`: further bytes are queued behind it.
-  GivenStamp on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now) noexcept;
+  /// The segment was given to `lane`, which is not suspended.
+  /// `stamp` is for its completion.
+  void on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now, GivenStamp& stamp) noexcept;
   /// A segment of `lane` completed. `sample`: with success, so its time says something.
   void on_completed(std::uint32_t lane, std::uint32_t bytes, const GivenStamp& stamp,
                     TimePoint given_at, bool sample, TimePoint now) noexcept;
@@ -116,44 +121,47 @@ class Scheduler {
     double interval = 0;    // nanoseconds
     bool at_least = false;  // the lane may be quicker than that
   };
-  using LaneSet = std::array<std::uint64_t, kMaxLanes / 64>;
 
   struct LaneState {
     std::uint32_t outstanding = 0;
     // Cumulative counts mod 2^32: one ledger for every segment, whatever becomes of it.
     std::uint32_t granted = 0;
     std::uint32_t used = 0;
+    std::uint32_t plan = 0;  // that `allowance` belongs to
     bool suspended = false;
+    bool ready = false;      // as the set of that name says
+    bool unsampled = false;  // a completion that no sample was taken of
+    bool first_seen = false;
+    bool measured = false;  // false: the rate is just the least that it can be
     std::uint64_t inflight_bytes = 0;
     std::uint64_t window_bytes = 0;
+    std::uint64_t path_bytes = UINT64_MAX;  // what the path holds: rate x least completion time
     std::uint64_t delivered_bytes = 0;
-    TimePoint delivered_at{};  // of the newest completion, or the beginning of the busy time
+    std::uint64_t limited_until = 0;  // of delivered_bytes
+    std::int64_t allowance = 0;       // bytes that it may still be given
+    TimePoint delivered_at{};         // of the newest completion, or the beginning of the busy time
+    // The newest completion that no sample was taken of.
+    GivenStamp stamp;
+    TimePoint given_at{};
     // The first completion of the busy time, if there was one, and delivered_bytes with it.
     TimePoint first_at{};
     std::uint64_t first_bytes = 0;
-    std::uint64_t limited_until = 0;  // of delivered_bytes
-    bool first_seen = false;
-    bool measured = false;  // false: the rate is just the least that it can be
-    double rate = 0;        // bytes per nanosecond; 0 = not known
-    double least_time = 0;  // nanoseconds of the quickest completion, slowly forgotten
+    double rate = 0;           // bytes per nanosecond; 0 = not known
+    double time_per_byte = 0;  // its inverse
+    double least_time = 0;     // nanoseconds of the quickest completion, slowly forgotten
   };
 
-  [[nodiscard]] static bool bit(const LaneSet& set, std::uint32_t lane) noexcept {
-    return ((set[lane / 64] >> (lane % 64)) & 1U) != 0;
-  }
-  static void assign(LaneSet& set, std::uint32_t lane, bool value) noexcept {
-    const std::uint64_t mask = std::uint64_t{1} << (lane % 64);
-    set[lane / 64] = value ? set[lane / 64] | mask : set[lane / 64] & ~mask;
-  }
-  /// First lane of the set at or after `from`, going round; kNone when it is empty.
-  [[nodiscard]] std::uint32_t next_in(const LaneSet& set, std::uint32_t from) const noexcept;
-
   void update_room(std::uint32_t lane) noexcept;
+  [[nodiscard]] bool pick_of_many(SchedulerPolicy policy, const Demand& demand, TimePoint now,
+                                  Choice& choice) noexcept;
+  /// Takes the samples that are due; completions from now on happen at `now`.
+  void take_samples(TimePoint now) noexcept;
   /// What the completion of a segment with that stamp says of the lane's rate.
   [[nodiscard]] RateSample take_sample(LaneState& lane, const GivenStamp& stamp,
-                                       TimePoint now) noexcept;
+                                       TimePoint now) const noexcept;
   void update_rate(LaneState& lane, const RateSample& sample, double time) noexcept;
   void update_totals() noexcept;
+  [[nodiscard]] double time_of_window(const LaneState& lane) const noexcept;
   /// The lane whose turn it is, or the next one that is not suspended.
   [[nodiscard]] std::uint32_t in_turn() const noexcept;
   [[nodiscard]] bool pick_dqplb(std::uint32_t& lane) noexcept;
@@ -163,7 +171,14 @@ class Scheduler {
   [[nodiscard]] static double time_to_finish(const LaneState& lane, double bytes,
                                              TimePoint now) noexcept;
   [[nodiscard]] bool pick_shared(const Demand& demand, TimePoint now, Choice& choice) noexcept;
-  [[nodiscard]] std::uint32_t whole(const Demand& demand) const noexcept;
+  [[nodiscard]] bool pick_by_plan(const Demand& demand, TimePoint now, Choice& choice) noexcept;
+  /// When everything ends if every lane works until then.
+  void make_plan(const Demand& demand) noexcept;
+  [[nodiscard]] std::int64_t allowance(LaneState& lane) const noexcept;
+  [[nodiscard]] std::uint32_t whole(const Demand& demand) const noexcept {
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(demand.rest_bytes, config_.segment_bytes));
+  }
 
   Config config_;
   std::uint32_t least_cut_bytes_;
@@ -176,13 +191,94 @@ class Scheduler {
   double rate_sum_ = 0;
   double time_of_windows_ = 0;  // nanoseconds that the slowest to empty its window takes
   std::uint64_t inflight_sum_ = 0;
-  std::uint64_t outstanding_sum_ = 0;  // segments
-  std::uint32_t unknown_count_ = 0;    // lanes without a rate
-  std::uint32_t known_count_ = 0;      // lanes with one
-  std::uint32_t until_totals_ = 0;     // completions until the sums are made anew
+  std::uint64_t outstanding_sum_ = 0;                // segments
+  std::uint32_t unknown_count_ = 0;                  // lanes without a rate
+  std::uint32_t known_count_ = 0;                    // lanes with one
+  std::uint32_t until_totals_ = 0;                   // samples until the sums are made anew
+  std::array<std::uint8_t, kMaxLanes> unsampled_{};  // lanes of which a sample is due
+  std::uint32_t unsampled_count_ = 0;
+  TimePoint unsampled_at_{};  // when these were
+  // The plan holds while segments are given, since bytes only go from the queue to the lanes.
+  std::uint32_t plan_ = 0;
+  bool plan_holds_ = false;
+  LaneSet eligible_{};               // of the ready lanes, those that do not have their share yet
+  std::uint64_t planned_bytes_ = 0;  // queued and under way
+  double plan_end_ = 0;              // nanoseconds from now; 0 = not known
+  std::uint64_t far_bytes_ = 0;      // with more queued than this, every lane may fill its window
   // Of dqplb: the oldest segment waits, and these lanes completed one since.
   bool waiting_ = false;
   Ring<std::uint32_t> freed_;
 };
+
+inline void Scheduler::update_room(std::uint32_t lane) noexcept {
+  LaneState& state = lanes_[lane];
+  const bool open =
+      state.outstanding < config_.lane_depth && state.granted != state.used && !state.suspended;
+  state.ready = open && state.inflight_bytes < state.window_bytes;
+  open_.assign(lane, open);
+  ready_.assign(lane, state.ready);
+  if (!state.ready) eligible_.erase(lane);
+}
+
+inline bool Scheduler::pick(SchedulerPolicy policy, const Demand& demand, TimePoint now,
+                            Choice& choice) noexcept {
+  if (config_.lanes > 1) return pick_of_many(policy, demand, now, choice);
+  choice = {0, whole(demand)};
+  return has_room(0);
+}
+
+inline void Scheduler::on_given(std::uint32_t lane, std::uint32_t bytes, TimePoint now,
+                                GivenStamp& stamp) noexcept {
+  LaneState& state = lanes_[lane];
+  if (state.outstanding == 0) {
+    state.delivered_at = now;
+    state.first_seen = false;
+  }
+  // With less under way than the path holds it runs empty, and until all of that is through, the
+  // lane shows less than it can.
+  if (state.inflight_bytes < state.path_bytes) {
+    state.limited_until = state.delivered_bytes + state.inflight_bytes + bytes;
+  }
+  stamp.delivered_bytes = state.delivered_bytes;
+  stamp.delivered_at = state.delivered_at;
+  stamp.first = !state.first_seen;
+  stamp.limited = state.delivered_bytes < state.limited_until;
+  ++state.outstanding;
+  ++outstanding_sum_;
+  ++state.used;
+  state.inflight_bytes += bytes;
+  inflight_sum_ += bytes;
+  state.allowance -= bytes;
+  if (waiting_ && !freed_.empty() && freed_.front() == lane) freed_.pop();
+  next_ = lane + 1 == config_.lanes ? 0 : lane + 1;
+  if (state.outstanding == config_.lane_depth || state.granted == state.used ||
+      state.inflight_bytes >= state.window_bytes) {
+    update_room(lane);
+  }
+}
+
+inline void Scheduler::on_completed(std::uint32_t lane, std::uint32_t bytes,
+                                    const GivenStamp& stamp, TimePoint given_at, bool sample,
+                                    TimePoint now) noexcept {
+  if (unsampled_at_ != now) take_samples(now);
+  LaneState& state = lanes_[lane];
+  --state.outstanding;
+  --outstanding_sum_;
+  state.inflight_bytes -= bytes;
+  if (waiting_) (void)freed_.push(lane);
+  if (state.suspended) return;
+  inflight_sum_ -= bytes;
+  plan_holds_ = false;
+  if (sample) {
+    state.delivered_bytes += bytes;
+    state.stamp = stamp;
+    state.given_at = given_at;
+    if (!state.unsampled) {
+      state.unsampled = true;
+      unsampled_[unsampled_count_++] = static_cast<std::uint8_t>(lane);
+    }
+  }
+  if (!state.ready) update_room(lane);
+}
 
 }  // namespace braid::channel

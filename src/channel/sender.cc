@@ -27,30 +27,6 @@ std::uint32_t Sender::accept(const Operation& operation) noexcept {
   return index;
 }
 
-void Sender::fill(SegmentPost& post, std::uint64_t number) noexcept {
-  const Record& record = record_of(number);
-  const Operation& operation = operations_.at(record.operation);
-  post.lane = record.lane;
-  post.bytes = record.bytes;
-  post.local_address = operation.local_address + record.offset;
-  post.remote_address = operation.remote_address + record.offset;
-  post.lkey = operation.lkey;
-  post.rkey = operation.rkey;
-  post.imm = {sequence_of(number), record.last ? operation.notify : std::uint8_t{0}, record.last};
-}
-
-void Sender::give(Record& record, TimePoint now) noexcept {
-  if (scheduler_.outstanding(record.lane) == 0) counts_[record.lane].progress_at = now;
-  record.stamp = scheduler_.on_given(record.lane, record.bytes, now);
-  ++counts_[record.lane].posted_segments;
-}
-
-bool Sender::choose(Operation& operation, TimePoint now, Choice& choice) noexcept {
-  if (operation.policy == SchedulerPolicy::kStaticSplit) return choose_static(operation, choice);
-  const Demand demand{operation.total_bytes - operation.next_offset, queued_bytes_};
-  return scheduler_.pick(operation.policy, demand, now, choice);
-}
-
 bool Sender::choose_static(const Operation& operation, Choice& choice) const noexcept {
   const std::uint64_t chunk =
       std::min<std::uint64_t>(operation.total_bytes - operation.split_begin, kMaxSegmentBytes);
@@ -67,11 +43,7 @@ bool Sender::choose_static(const Operation& operation, Choice& choice) const noe
   return choice.lane != Scheduler::kNone && scheduler_.has_room(choice.lane);
 }
 
-bool Sender::advance(Operation& operation, const Choice& choice) const noexcept {
-  operation.next_offset += choice.bytes;
-  if (operation.policy != SchedulerPolicy::kStaticSplit) {
-    return operation.next_offset == operation.total_bytes;
-  }
+bool Sender::advance_static(Operation& operation) const noexcept {
   const std::uint64_t chunk =
       std::min<std::uint64_t>(operation.total_bytes - operation.split_begin, kMaxSegmentBytes);
   const StaticSplit split =
@@ -104,26 +76,34 @@ bool Sender::next(SegmentPost& post, TimePoint now) noexcept {
     blocked_ = Blocked::kFence;
     return false;
   }
+  const bool is_static = operation.policy == SchedulerPolicy::kStaticSplit;
+  const Demand demand{operation.total_bytes - operation.next_offset, queued_bytes_};
   Choice choice;
-  if (!choose(operation, now, choice)) {
+  if (!(is_static ? choose_static(operation, choice)
+                  : scheduler_.pick(operation.policy, demand, now, choice))) {
     blocked_ = Blocked::kLanes;
     return false;
   }
   blocked_ = Blocked::kNothing;
   Record& record = record_of(next_);
-  record = {now, operation.next_offset, index, choice.bytes, choice.lane, true, false, {}};
+  record.offset = operation.next_offset;
+  record.operation = index;
+  record.bytes = choice.bytes;
+  record.lane = choice.lane;
+  record.under_way = true;
   queued_bytes_ -= choice.bytes;
-  record.last = advance(operation, choice);
-  fill(post, next_);
+  operation.next_offset += choice.bytes;
+  ++operation.inflight_segments;
+  record.last =
+      is_static ? advance_static(operation) : operation.next_offset == operation.total_bytes;
+  give(next_, record, now, post);
   ++next_;
   ++inflight_;
-  ++operation.inflight_segments;
   if (record.last) {
     operation.planned = true;
     queue_.pop();
+    if (queue_.empty()) scheduler_.on_drained();
   }
-  give(record, now);
-  if (queue_.empty()) scheduler_.on_drained();
   return true;
 }
 
@@ -138,20 +118,8 @@ bool Sender::replay(SegmentPost& post, TimePoint now) noexcept {
   replays_.pop();
   Record& record = record_of(number);
   record.lane = lane;
-  record.posted_at = now;
-  fill(post, number);
-  give(record, now);
+  give(number, record, now, post);
   return true;
-}
-
-Sender::Record* Sender::find(Sequence sequence, std::uint32_t lane) noexcept {
-  // The window is far below 2^23, so the distance from the lowest names one count without doubt.
-  const std::int32_t distance = sequence - sequence_of(lowest_);
-  if (distance < 0) return nullptr;
-  const std::uint64_t number = lowest_ + static_cast<std::uint32_t>(distance);
-  if (number >= next_) return nullptr;
-  Record& record = record_of(number);
-  return record.under_way && record.lane == lane ? &record : nullptr;
 }
 
 bool Sender::handle_completion(Sequence sequence, std::uint32_t lane, Status status,
@@ -162,8 +130,11 @@ bool Sender::handle_completion(Sequence sequence, std::uint32_t lane, Status sta
   --inflight_;
   scheduler_.on_completed(lane, record->bytes, record->stamp, record->posted_at, status.ok(), now);
   LaneSendCounts& counts = counts_[lane];
-  counts.usual_gap = std::max(now - counts.progress_at, counts.usual_gap - counts.usual_gap / 16);
-  counts.progress_at = now;
+  // Completions that are polled together are one step of progress.
+  if (counts.progress_at != now) {
+    counts.usual_gap = std::max(now - counts.progress_at, counts.usual_gap - counts.usual_gap / 16);
+    counts.progress_at = now;
+  }
   Operation& operation = operations_.at(record->operation);
   --operation.inflight_segments;
   if (status.ok()) {

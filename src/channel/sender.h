@@ -146,13 +146,19 @@ class Sender {
     return config_.first_sequence + static_cast<std::uint32_t>(number & Sequence::kMask);
   }
   /// Record under way with this sequence on this lane, or null.
-  [[nodiscard]] Record* find(Sequence sequence, std::uint32_t lane) noexcept;
-  void fill(SegmentPost& post, std::uint64_t number) noexcept;
-  void give(Record& record, TimePoint now) noexcept;
-  [[nodiscard]] bool choose(Operation& operation, TimePoint now, Choice& choice) noexcept;
+  [[nodiscard]] Record* find(Sequence sequence, std::uint32_t lane) noexcept {
+    // The window is far below 2^23, so the distance from the lowest names one count without doubt.
+    const std::int32_t distance = sequence - sequence_of(lowest_);
+    const std::uint64_t number = lowest_ + static_cast<std::uint32_t>(distance);
+    if (distance < 0 || number >= next_) return nullptr;
+    Record& record = record_of(number);
+    return record.under_way && record.lane == lane ? &record : nullptr;
+  }
+  /// Gives the segment to its lane and says what to post there.
+  void give(std::uint64_t number, Record& record, TimePoint now, SegmentPost& post) noexcept;
   [[nodiscard]] bool choose_static(const Operation& operation, Choice& choice) const noexcept;
-  /// Moves the operation past the bytes of `choice`; true when that was its last segment.
-  bool advance(Operation& operation, const Choice& choice) const noexcept;
+  /// Moves on to the next lane's share at the end of one; true at the end of the operation.
+  bool advance_static(Operation& operation) const noexcept;
   bool replay(SegmentPost& post, TimePoint now) noexcept;
   void finish_if_done(std::uint32_t index) noexcept;
 
@@ -173,5 +179,22 @@ class Sender {
   Status failure_;
   std::array<LaneSendCounts, kMaxLanes> counts_{};
 };
+
+inline void Sender::give(std::uint64_t number, Record& record, TimePoint now,
+                         SegmentPost& post) noexcept {
+  LaneSendCounts& counts = counts_[record.lane];
+  if (scheduler_.outstanding(record.lane) == 0) counts.progress_at = now;
+  ++counts.posted_segments;
+  record.posted_at = now;
+  scheduler_.on_given(record.lane, record.bytes, now, record.stamp);
+  const Operation& operation = operations_.at(record.operation);
+  post.lane = record.lane;
+  post.bytes = record.bytes;
+  post.local_address = operation.local_address + record.offset;
+  post.remote_address = operation.remote_address + record.offset;
+  post.lkey = operation.lkey;
+  post.rkey = operation.rkey;
+  post.imm = {sequence_of(number), record.last ? operation.notify : std::uint8_t{0}, record.last};
+}
 
 }  // namespace braid::channel

@@ -44,7 +44,8 @@ struct Trace {
     Lanes out;
     Choice choice;
     while (most-- > 0 && scheduler.pick(policy, kPlenty, now, choice)) {
-      (void)scheduler.on_given(choice.lane, choice.bytes, now);
+      GivenStamp stamp;
+      scheduler.on_given(choice.lane, choice.bytes, now, stamp);
       out.push_back(choice.lane);
     }
     return out;
@@ -92,7 +93,8 @@ TEST(Scheduler, ImpossibleGrants_AreRefused) {
   EXPECT_TRUE(scheduler.on_granted(0, 8, 8));
   EXPECT_FALSE(scheduler.on_granted(0, 7, 8)) << "fewer than before";
   EXPECT_FALSE(scheduler.on_granted(0, 9, 8)) << "more than the depth beyond what was used";
-  (void)scheduler.on_given(0, 1, TimePoint{});
+  GivenStamp stamp;
+  scheduler.on_given(0, 1, TimePoint{}, stamp);
   EXPECT_TRUE(scheduler.on_granted(0, 9, 8));
 }
 
@@ -157,7 +159,8 @@ TEST(Scheduler, RandomRun_NeverExceedsCapOrCreditAndAlwaysTakesAFreeLane) {
             ASSERT_TRUE(choice.bytes == rest || choice.bytes % 128 == 0);
             ASSERT_TRUE(choice.bytes > 0 || rest == 0);
             ++given[choice.lane];
-            const GivenStamp stamp = scheduler.on_given(choice.lane, choice.bytes, now);
+            GivenStamp stamp;
+            scheduler.on_given(choice.lane, choice.bytes, now, stamp);
             outstanding[choice.lane].push_back({choice, stamp});
           }
         }
@@ -249,7 +252,8 @@ TEST(Scheduler, SmallPuts_DoNotWaitForALaneThatFellSilent) {
   TimePoint now{};
   // Lane 0 is seen to be ten times as quick as lane 1.
   for (const std::uint32_t lane : {0U, 1U}) {
-    const GivenStamp stamp = scheduler.on_given(lane, 64U << 10U, now);
+    GivenStamp stamp;
+    scheduler.on_given(lane, 64U << 10U, now, stamp);
     const TimePoint given_at = now;
     now += std::chrono::microseconds(lane == 0 ? 10 : 100);
     scheduler.on_completed(lane, 64U << 10U, stamp, given_at, true, now);
@@ -258,7 +262,8 @@ TEST(Scheduler, SmallPuts_DoNotWaitForALaneThatFellSilent) {
   Choice choice;
   ASSERT_TRUE(scheduler.pick(SchedulerPolicy::kAdaptive, kSmall, now, choice));
   ASSERT_EQ(choice.lane, 0U);
-  (void)scheduler.on_given(0, choice.bytes, now);
+  GivenStamp stamp;
+  scheduler.on_given(0, choice.bytes, now, stamp);
   EXPECT_FALSE(scheduler.pick(SchedulerPolicy::kAdaptive, kSmall, now, choice))
       << "the quick lane is full, and worth waiting for";
   now += std::chrono::milliseconds(1);
