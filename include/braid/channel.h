@@ -70,15 +70,17 @@ struct ChannelEvent {
     kLaneDown,      // its queue pair failed, here or at the peer
     kLaneReplayed,  // what it carried and the peer lacks goes over other lanes
     kLaneUp,        // a new queue pair was tried and is in use
+    kLaneMoved,     // it was much slower than the others and uses another source port now
     kControlDown,   // the control queue pair failed; the TCP connection stands in
     kControlUp,
   };
   Kind kind = Kind::kLaneDown;
-  std::uint32_t lane = 0;        // of the kinds about a lane
-  std::uint32_t generation = 0;  // queue pairs that the lane has had before
-  Status status;                 // kLaneDown, kControlDown: the cause; ok = the peer said so
-  std::uint32_t segments = 0;    // kLaneReplayed
-  Duration duration{0};          // kLaneUp, kControlUp: since it went down
+  std::uint32_t lane = 0;         // of the kinds about a lane
+  std::uint32_t generation = 0;   // queue pairs that the lane has had before
+  Status status;                  // kLaneDown, kControlDown: the cause; ok = the peer said so
+  std::uint32_t segments = 0;     // kLaneReplayed
+  Duration duration{0};           // kLaneUp, kControlUp: since it went down; kLaneMoved: to drain
+  std::uint16_t source_port = 0;  // kLaneMoved: the new one
 };
 [[nodiscard]] const char* to_string(ChannelEvent::Kind kind) noexcept;
 
@@ -99,6 +101,10 @@ struct LaneStats {
   std::uint64_t fetched_bytes = 0;
   std::uint64_t replayed_segments = 0;  // taken over by other lanes when this one failed
   Duration completion_time_sum{0};      // from post to completion, over completed_segments
+  std::uint64_t moves = 0;              // to another source port and back, because it was slow
+  double rate_bytes_per_second = 0;     // that it was last seen to deliver; 0 = not known
+  std::uint64_t window_bytes = 0;       // that adaptive lets it have under way
+  std::uint64_t outstanding_bytes = 0;  // under way now
   std::uint64_t errors = 0;
 
   [[nodiscard]] Duration mean_completion_time() const noexcept {

@@ -62,6 +62,15 @@ struct ChannelOptions {
   SchedulerPolicy policy = SchedulerPolicy::kAdaptive;
   /// Puts up to so many bytes go whole to one lane, with adaptive. Default 64 KiB.
   std::uint32_t small_put_bytes = 64U << 10U;
+  /// Time for which a lane has to stay below repath_ratio of the fastest lane's rate, while there
+  /// is something to send, until it tries another source port, and so perhaps another path. Default
+  /// 0: never. Where ECMP hashes collide, some 50 round trips are a good value. The port is a
+  /// random one of 49152..65535, whatever source_ports says; when the lanes together gain nothing
+  /// by it, the lane goes back, and tries ever more seldom. Needs 3 lanes; acts with policy
+  /// adaptive.
+  Duration repath_after = Duration(0);
+  /// Default 0.7: of two lanes that share a path each has half the rate of one that has its own.
+  double repath_ratio = 0.7;
   /// Bytes per lane below which static split uses fewer lanes. Default 512 KiB; 1 B..1 GiB.
   std::uint32_t static_threshold_bytes = 512U << 10U;
   /// Static split never gives a lane less than the threshold; default false, as HCOMM's formula.

@@ -11,6 +11,7 @@ const char* to_string(ChannelEvent::Kind kind) noexcept {
     case ChannelEvent::Kind::kLaneDown: return "lane_down";
     case ChannelEvent::Kind::kLaneReplayed: return "lane_replayed";
     case ChannelEvent::Kind::kLaneUp: return "lane_up";
+    case ChannelEvent::Kind::kLaneMoved: return "lane_moved";
     case ChannelEvent::Kind::kControlDown: return "control_down";
     case ChannelEvent::Kind::kControlUp: return "control_up";
   }

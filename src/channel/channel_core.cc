@@ -69,6 +69,7 @@ ChannelCore::ChannelCore(std::shared_ptr<DeviceCore> device, const ChannelOption
       receiver_(receiver_config(options, agreed)),
       lanes_(std::make_unique<channel::Lane[]>(options.lanes + 1)),
       links_(std::make_unique<Link[]>(options.lanes + 1)),
+      repather_(options.lanes, options.repath_after, options.repath_ratio),
       random_(psn_seed),
       events_(kEventCapacity) {
   options_.window_segments = agreed.window_segments;
@@ -197,6 +198,7 @@ std::uint8_t ChannelCore::own_read_limit() const noexcept {
 }
 
 std::uint16_t ChannelCore::requested_port(std::uint32_t lane) const noexcept {
+  if (links_[lane].moved_port != 0) return links_[lane].moved_port;
   if (options_.source_ports.empty()) return 0;
   // A queue pair that replaces another asks for the next port, so that it leaves the dead path.
   const std::size_t index = lane + std::size_t{links_[lane].state.generation()};
@@ -311,6 +313,10 @@ LaneStats ChannelCore::lane_stats(std::uint32_t lane) const noexcept {
   out.completed_segments = sent.completed_segments;
   out.completed_bytes = sent.completed_bytes;
   out.completion_time_sum = sent.completion_time_sum;
+  out.moves = links_[lane].moves;
+  out.rate_bytes_per_second = sender_.scheduler().rate(lane);
+  out.window_bytes = sender_.scheduler().window_bytes(lane);
+  out.outstanding_bytes = sender_.scheduler().inflight_bytes(lane);
   const channel::LaneFetchCounts& fetched = fetcher_.lane_counts(lane);
   out.errors = sent.errors + fetched.errors;
   out.fetched_parts = fetched.completed_parts;

@@ -22,6 +22,7 @@
 #include "channel/lane_link.h"
 #include "channel/lane_set.h"
 #include "channel/receiver.h"
+#include "channel/repather.h"
 #include "channel/sender.h"
 #include "verbs/rc_setup.h"
 
@@ -121,6 +122,9 @@ class ChannelCore {
     bool probe_back = false;
     bool resolving = false;  // what became of its segments is not known yet
     std::uint32_t replayed = 0;
+    std::uint16_t moved_port = 0;  // the source port that it moved to; 0 = it did not
+    std::uint16_t port_before = 0;
+    std::uint64_t moves = 0;
     channel::LaneNews query;   // ours, while resolving
     channel::LaneNews answer;  // to the peer's
   };
@@ -198,6 +202,14 @@ class ChannelCore {
   void give_notice(ChannelEvent::Kind kind, std::uint32_t link, Status status,
                    std::uint32_t segments, Duration duration) noexcept;
 
+  // channel_repath.cc
+  /// Lets a slow lane try another source port, step by step.
+  void advance_repath(TimePoint now) noexcept;
+  void watch_rates(TimePoint now) noexcept;
+  void begin_move(std::uint32_t lane, bool back, TimePoint now) noexcept;
+  void finish_move(TimePoint now) noexcept;
+  void abandon_move(std::uint32_t lane) noexcept;
+
   // channel_failure.cc
   void check_liveness(TimePoint now) noexcept;
   void check_stalls(TimePoint now) noexcept;
@@ -224,6 +236,12 @@ class ChannelCore {
   std::unique_ptr<channel::Lane[]> lanes_;  // of the links: the last is the control queue pair's
   std::unique_ptr<Link[]> links_;
   std::uint32_t links_down_ = 0;
+  channel::Repather repather_;
+  std::uint32_t moving_lane_ = channel::LaneSet::kNone;  // is drained and waits for its new port
+  TimePoint move_begun_at_{};
+  TimePoint rates_watched_at_ = kNever;
+  TimePoint watch_rates_at_{};
+  Duration busy_time_{0};  // the repather's clock
   std::uint32_t answers_due_ = 0;
   Random random_;
   Ring<ChannelEvent> events_;

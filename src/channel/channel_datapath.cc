@@ -129,6 +129,7 @@ bool ChannelCore::progress(TimePoint now) noexcept {
   moved = poll_receives(now) || moved;
   receiver_.advance();
   if (state_ == ChannelState::kOpen) moved = poll_stream(now) || moved;
+  if (options_.repath_after > Duration(0) && state_ == ChannelState::kOpen) advance_repath(now);
   if (links_down_ > 0 && state_ == ChannelState::kOpen) moved = advance_links(now) || moved;
   // Puts and fetches share the lanes' queues; who posts first changes from round to round.
   fetches_first_ = !fetches_first_;

@@ -97,6 +97,8 @@ Status resolve_options(const DeviceCore& device, ChannelOptions& options, std::s
   check.that(options.connect_timeout > Duration(0), "connect_timeout", 0, "more than 0");
   check.that(options.recovery_timeout > Duration(0), "recovery_timeout", 0, "more than 0");
   check.that(options.lane_timeout >= Duration(0), "lane_timeout", 0, "0 or more");
+  check.that(options.repath_after >= Duration(0), "repath_after", 0, "0 or more");
+  check.that(options.repath_ratio >= 0 && options.repath_ratio <= 1, "repath_ratio", 0, "0..1");
   if (!check.status().ok()) return check.status();
 
   // Both depths shrink to what a QP holds and to their share of the largest completion queue, so

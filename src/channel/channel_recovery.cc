@@ -68,6 +68,9 @@ void ChannelCore::drain(std::uint32_t link, TimePoint now) noexcept {
   entry.ready_due = entry.query_due = false;
   entry.probe_posted = entry.probe_back = false;
   ++stats_.lane_failures;
+  // What it moved to may be what failed.
+  entry.moved_port = entry.port_before = 0;
+  if (link != control_link()) abandon_move(link);
   (void)verbs::to_error(device_->api(), lanes_[link].qp());
   if (link == control_link()) {
     give_notice(ChannelEvent::Kind::kControlDown, link, entry.cause, 0, Duration(0));

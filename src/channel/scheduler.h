@@ -110,6 +110,9 @@ class Scheduler {
   }
   /// Bytes per second that the lane was last seen to deliver; 0 = not known.
   [[nodiscard]] double rate(std::uint32_t lane) const noexcept { return lanes_[lane].rate * 1e9; }
+  [[nodiscard]] std::uint64_t inflight_bytes(std::uint32_t lane) const noexcept {
+    return lanes_[lane].inflight_bytes;
+  }
   /// Bytes that adaptive lets the lane have under way.
   [[nodiscard]] std::uint64_t window_bytes(std::uint32_t lane) const noexcept {
     return lanes_[lane].window_bytes;

@@ -65,6 +65,11 @@ void add_common_options(CLI::App& app, CommonArguments& arguments) {
                  "Which lane carries what: static_split, round_robin, dqplb or adaptive")
       ->check(CLI::IsMember({"static_split", "round_robin", "dqplb", "adaptive"}))
       ->capture_default_str();
+  app.add_option("--repath", arguments.repath_s,
+                 "Seconds for which a lane is much slower than the others before it tries another\n"
+                 "source port; 0 = never")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
   app.add_option("--tclass", arguments.traffic_class,
                  "Traffic class, a multiple of 4; DSCP is a quarter of it");
   app.add_option("--sl", arguments.service_level, "Service level, 0..7");
@@ -109,6 +114,8 @@ MaybeFailure configure(const char* program, const CommonArguments& arguments, co
   request.base.lane_depth = arguments.lane_depth;
   request.base.policy =
       parse_scheduler_policy(arguments.policy).value_or(SchedulerPolicy::kAdaptive);
+  request.base.repath_after =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.repath_s));
   request.default_lanes = default_lanes;
   if (arguments.lanes != 0) request.lanes = arguments.lanes;
   request.source_ports = arguments.source_ports;

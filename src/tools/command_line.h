@@ -38,6 +38,7 @@ struct CommonArguments {
   std::uint32_t lane_depth = 16;
   // What the configuration says where these are not given.
   std::string policy = "adaptive";
+  double repath_s = 0;
   std::optional<std::uint32_t> traffic_class;
   std::optional<std::uint32_t> service_level;
   std::optional<std::uint32_t> retry_count;

@@ -77,6 +77,9 @@ ChannelOptions random_options(Random& random, std::uint32_t lanes) {
                                         SchedulerPolicy::kDqplb, SchedulerPolicy::kAdaptive};
   options.policy = kPolicies[random.below(kPolicies.size())];
   options.heal = random.below(8) != 0;
+  if (random.below(4) == 0) {
+    options.repath_after = std::chrono::microseconds(20 + random.below(2000));
+  }
   if (random.below(3) != 0) {
     const auto first = static_cast<std::uint16_t>(49'152 + random.below(10'000));
     for (std::uint32_t i = 0; i < lanes; ++i) {

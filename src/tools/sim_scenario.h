@@ -39,7 +39,7 @@ struct Policy {
   std::string name;
   std::function<void(ChannelOptions&)> apply;
 };
-/// The policies that channels have.
+/// The policies that channels have, and adaptive with lanes that leave slow paths.
 [[nodiscard]] const std::vector<Policy>& policies();
 
 using Report = std::function<void(const Measurement&)>;

@@ -74,8 +74,15 @@ std::string measure_collide(const ScenarioOptions& options, const Policy& policy
   }
   out.utilisation = sum / hosts;
   out.audit_hash = world.fabric().audit_hash();
+  double moves = 0;
+  for (const SimFlow* flow : flows) {
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      moves += static_cast<double>(flow->sender().lane_stats(lane).moves);
+    }
+  }
   out.more = {{"lanes", lanes},
               {"hosts", hosts},
+              {"moves", moves},
               {"percent_by_last", 100 / out.ratio_to_optimum},
               {"dropped_packets", static_cast<double>(world.fabric().counters().dropped_packets)}};
   report(out);

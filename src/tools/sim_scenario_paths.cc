@@ -6,6 +6,11 @@
 
 namespace braid::tools {
 
+namespace {
+// Some ten round trips, with the queues that pauses make.
+constexpr Duration kRepathAfter = std::chrono::microseconds(200);
+}  // namespace
+
 const std::vector<Policy>& policies() {
   static const std::vector<Policy> kAll = [] {
     std::vector<Policy> all;
@@ -15,6 +20,10 @@ const std::vector<Policy>& policies() {
       all.push_back({std::string(to_string(policy)),
                      [policy](ChannelOptions& options) { options.policy = policy; }});
     }
+    all.push_back({"adaptive_repath", [](ChannelOptions& options) {
+                     options.policy = SchedulerPolicy::kAdaptive;
+                     options.repath_after = kRepathAfter;
+                   }});
     return all;
   }();
   return kAll;

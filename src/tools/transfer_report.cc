@@ -84,6 +84,10 @@ void print_table(const TransferReport& report) {
     }
   }
   for (const LaneStats& lane : report.lanes) {
+    if (lane.moves > 0) {
+      std::printf("lane %u changed its source port %" PRIu64 " time(s), because it was slow\n",
+                  lane.lane, lane.moves);
+    }
     if (lane.generation == 0) continue;
     std::printf("lane %u failed and was replaced %u time(s); %" PRIu64
                 " segment(s) were sent again\n",
@@ -123,6 +127,7 @@ void print_json(const TransferReport& report) {
     entry["share"] = row.share;
     entry["replaced"] = lane.generation;
     entry["replayed_segments"] = lane.replayed_segments;
+    entry["moves"] = lane.moves;
     if (row.mean_us >= 0) entry["mean_completion_us"] = row.mean_us;
     json["lanes"].push_back(std::move(entry));
   }

@@ -421,6 +421,7 @@ int LoopVerbs::destroy_qp(ibv_qp* qp) {
   return 0;
 }
 int LoopVerbs::modify_qp_udp_sport(ibv_qp* qp, std::uint16_t port) {
+  if (!offer_source_ports) return EOPNOTSUPP;
   if (port < 1024) return EACCES;
   static_cast<LoopQp*>(qp)->source_port = port;
   return 0;

@@ -71,6 +71,7 @@ class LoopVerbs final : public verbs::VerbsApi {
   int max_rd_atomic = 16;
   ibv_atomic_cap atomic_cap = IBV_ATOMIC_HCA;
   std::uint32_t max_msg_bytes = 1U << 30U;
+  bool offer_source_ports = true;  // for queue pairs in RTS
 
   ibv_device** get_device_list(int* count) override;
   void free_device_list(ibv_device** list) override;

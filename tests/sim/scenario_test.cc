@@ -54,6 +54,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"allreduce", run_allreduce, 8}),
     [](const auto& param) { return std::string(param.param.name); });
 
+TEST(ScenarioCollide, LanesThatLeaveSlowPaths_CarryMore) {
+  ScenarioOptions options;
+  options.bytes = 128U << 20U;
+  options.lanes = 4;
+  options.policy = "adaptive";
+  const auto stay = run(run_collide, options);
+  options.policy = "adaptive_repath";
+  const auto move = run(run_collide, options);
+  ASSERT_EQ(stay.size(), 1U);
+  ASSERT_EQ(move.size(), 1U);
+  EXPECT_EQ(value_of(stay[0], "moves"), 0);
+  EXPECT_GT(value_of(move[0], "moves"), 16);
+  EXPECT_GE(move[0].utilisation, stay[0].utilisation + 0.03);
+  EXPECT_EQ(value_of(move[0], "dropped_packets"), 0);
+}
+
 TEST(ScenarioBlackhole, PathThatSwallows_CostsALaneAndTheRestGoesOn) {
   ScenarioOptions options;
   options.bytes = 128U << 20U;
